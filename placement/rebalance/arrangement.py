@@ -1,7 +1,8 @@
-"""The arrangement as rebalancing works on it: items that may move, and what they are counted in.
+"""Holds the arrangement that rebalancing works on: items that may move, and counts of them.
 
-An item is a replica, or a slot of a colocated stream, which holds a replica of every shard and
-moves as one. Nodes are numbered by rank throughout (`Levels.nodes` translates).
+An item is a replica, or a slot of a colocated stream: a slot holds a replica of every shard and
+moves as one. Nodes are numbered by rank throughout; `LevelShares.nodes` translates ranks to indexes
+in the topology.
 """
 
 from collections.abc import Collection, Hashable, Sequence
@@ -35,10 +36,11 @@ _FamilyKey = tuple[bool, str, int, str]
 
 @dataclass(slots=True)
 class StreamArrangement:
-    """A stream as rebalancing sees it: its shards in the table, and their nodes by rank.
+    """Stores a stream's shards in the table, and their nodes by rank.
 
-    One row per shard, EMPTY where there is no node, kept up to date by the arrangement; `unit` if
-    its slots move as one.
+    - `rows`: one row per shard, one column per slot, EMPTY where there is no node;
+      `Arrangement.move` and `Arrangement.swap_leader` keep it up to date.
+    - `unit`: whether the slots of the stream move as one.
     """
 
     spec: StreamSpec
@@ -50,7 +52,7 @@ class StreamArrangement:
 
     @property
     def copies(self) -> int:
-        """Slots that a shard is to have."""
+        """Number of slots that each shard should have."""
         return self.policy.copies(self.spec.replication_factor)
 
     @property
@@ -60,15 +62,15 @@ class StreamArrangement:
 
     @property
     def totals_first(self) -> bool:
-        """Whether the stream is evened out only as far as all replicas together are even."""
+        """Whether all replicas together become even before those of this stream do."""
         return balance_of(self.policy) is Balance.TOTALS_FIRST
 
 
 class Arrangement:
-    """Items as columns, tallies of their families, and who holds what.
+    """Items as columns, counts of their families, and the nodes that hold them.
 
-    With `only` one stream that has just been placed: its replicas are the items, and whatever else
-    the view counts is load that stays; its own evenness is then looked at to the last replica.
+    With `only`, the replicas of one stream that has just been placed are the items. Everything else
+    that the view counts is load that stays, and the stream's own counts get no slack.
     """
 
     def __init__(
@@ -93,16 +95,16 @@ class Arrangement:
         self.start = self.node.copy()
 
     def _separates_unlocated(self) -> bool:
-        """Whether nodes without a location share nothing that others hold.
+        """Whether nodes without a location share no load with the others.
 
-        So it is if all streams that may move prefer nodes that have one.
+        True if all streams that may move prefer nodes with a location.
         """
         prefer = {each.spec.stream for each in self.streams if RuleSet(each.rules).prefers_located}
         movable = {each.spec.stream for each in self.streams} - self.kept.keys()
         return bool(prefer) and movable <= prefer
 
     def _fill_columns(self, moving: set[int]) -> None:
-        """Fill the columns of items."""
+        """Fill the columns of items: one entry per item."""
         columns: list[tuple[Integers, ...]] = []
         self.filters: dict[Hashable, int] = {}
         dimensions: dict[str, int] = {}
@@ -161,7 +163,7 @@ class Arrangement:
         self.moved = np.zeros(len(self.node), bool)
 
     def _fill_counts(self) -> None:
-        """Fill the tallies and the lists of items by node."""
+        """Count the families by domain, and list the items by node."""
         levels = self.levels
         by_filter = [levels.weights(mask) for mask in self.admitted]
         everywhere = levels.weights(self.eligible)
@@ -184,7 +186,7 @@ class Arrangement:
         self._came: dict[int, list[int]] = {}
 
     def items_on(self, node: int) -> Integers:
-        """Items that stand on the node now."""
+        """Find the items on a node, as ascending item numbers."""
         there = self._order[self._bounds[node] : self._bounds[node + 1]]
         came = self._came.get(node)
         if came:
@@ -193,13 +195,13 @@ class Arrangement:
         return here
 
     def has_room(self, nodes: Integers, size: Integers | int) -> NDArray[np.bool_]:
-        """Whether each node may hold `size` replicas more."""
+        """Mask the nodes that may hold `size` more replicas."""
         capacity = self.capacity[nodes]
         found: NDArray[np.bool_] = (capacity < 0) | (self.load[nodes] + size <= capacity)
         return found
 
     def acceptable_items(self, items: Integers, node: int) -> Integers:
-        """Those items that the node is admitted for and of whose shards it holds nothing."""
+        """Find the items whose policy admits the node and whose shard has no replica on it."""
         items = items[self.admitted[self.kind[self.stream[items]], node]]
         if not len(items):
             return items
@@ -212,19 +214,19 @@ class Arrangement:
         return found
 
     def row(self, item: int) -> list[int]:
-        """Nodes of the item's shard (of any, in a unit) by slot."""
+        """Return the nodes of the item's shard by slot; of a unit, those of any shard."""
         row: list[int] = self.streams[self.stream[item]].rows[self.shard[item]].tolist()
         return row
 
     def table_shards(self, item: int) -> list[int]:
-        """The shards, by index in the table, that the item's move concerns."""
+        """Return the shards that move with the item, by index in the table."""
         stream = self.streams[self.stream[item]]
         if stream.unit:
             return [int(shard) for shard in stream.shards]
         return [int(stream.shards[self.shard[item]])]
 
     def move(self, item: int, target: int) -> None:
-        """Put the item on another node."""
+        """Move the item to another node, and count it there."""
         source, size = int(self.node[item]), int(self.size[item])
         for tally, family in zip(self.tallies, self.family, strict=True):
             if family[item] >= 0:
@@ -241,7 +243,7 @@ class Arrangement:
         self.moved[item] = True
 
     def swap_leader(self, number: int, shard: int, slot: int) -> None:
-        """The shard's replicas in `slot` and in the first change places."""
+        """Exchange the shard's replica in `slot` with the one in the first slot, which leads."""
         row = self.streams[number].rows[shard]
         for node, place in ((int(row[0]), slot), (int(row[slot]), 0)):
             items = self.items_on(node)
@@ -251,12 +253,12 @@ class Arrangement:
 
 
 def balance_of(policy: Policy) -> Balance:
-    """The order in which a policy's streams are evened out."""
+    """Return the order in which a policy's streams become even."""
     return STRATEGIES[policy.strategy].balance
 
 
 def _stream_arrangements(view: View) -> list[StreamArrangement]:
-    """Placed streams that have a policy, in the order of their names."""
+    """List the placed streams that have a policy, in natural order of their names."""
     rank = np.append(view.topology.order(), EMPTY)  # so that EMPTY stays what it is
     judging = view.topology.for_diagnosis()
     found = []
@@ -272,7 +274,10 @@ def _stream_arrangements(view: View) -> list[StreamArrangement]:
 
 
 def _why_fixed(stream: StreamArrangement, moving: Collection[int]) -> Reason | None:
-    """Explain why nothing of the stream moves, and mark streams that move as units."""
+    """Explain why no replica of the stream may move, or return None.
+
+    Marks a colocated stream whose shards share their nodes as a unit.
+    """
     name, strategy = stream.spec.stream, stream.policy.strategy
     if stream.spec.repair == RepairMode.DEAD_ONLY:
         return Reason(Code.KEPT_AS_IS, f"{name} is moved only when a node is dead")
@@ -288,7 +293,7 @@ def _why_fixed(stream: StreamArrangement, moving: Collection[int]) -> Reason | N
 
 
 def _range_labels(stream: StreamArrangement) -> Sequence[str]:
-    """The label of each shard's range; none where the stream is not parted into ranges."""
+    """Return the range label of each shard; empty if the stream has no ranges."""
     ranges: Sequence[str] = stream.spec.ranges or ()
     aware = stream.policy.parameters.get("range_aware")
     return ranges if aware and len(ranges) == len(stream.rows) else ()

@@ -1,13 +1,14 @@
-"""Streams that have just been placed, made as even as rebalancing would make them.
+"""Evens out streams that have just been placed, as rebalancing would do later.
 
-Choosing one node after the other, however well, can end where one replica more or less would be
-more even. The search of rebalancing goes over the stream's own replicas, and then its leaders, by
-the same objective: what it would find later is not left for it. Streams placed in bulk are exact
-already (`placement.allocator.apportion`).
+A strategy that chooses one node after the other can end where one replica more or less on a node
+would be more even. The search of rebalancing goes over the new stream's replicas, then over its
+leaders, by the same objective, so that rebalancing finds nothing to do later. Streams placed in
+bulk are exact already (`placement.allocator.apportion`).
 
 Streams placed one after the other can still be uneven together: with one node in /a and five in /b,
-a stream of one copy puts a sixth of its shards into /a, which a later one of two copies fills. Who
-places many at once evens them out together; a stream that has been decided is left where it is.
+a stream with one copy puts a sixth of its shards into /a, and a later stream with two copies fills
+/a. A caller that places many streams at once calls `even_out_all` for all of them; a stream that
+has been published stays where it is.
 """
 
 from collections.abc import Collection, Sequence
@@ -32,7 +33,11 @@ REPLICAS_MAX = 3_000
 
 
 def even_out_stream(placed: Placement, spec: StreamSpec, policy: Policy, view: View) -> Placement:
-    """The placement, which `view` counts, as even as its replicas can make it; `view` counts it."""
+    """Even out a placement among the nodes of a view that already counts it.
+
+    Updates the loads and leaders of the view. Returns the placement unchanged if its strategy has
+    another order of balance, or if it has more than `REPLICAS_MAX` replicas.
+    """
     rows, _ = stack_lists(placed.shards)
     balanced = balance_of(policy) is Balance.TOTALS_FIRST
     if not balanced or rows.size > REPLICAS_MAX or not (rows != EMPTY).any():
@@ -57,8 +62,11 @@ def even_out_stream(placed: Placement, spec: StreamSpec, policy: Policy, view: V
 
 
 def even_out_all(view: View, kept: Collection[int]) -> set[int]:
-    """Even out the view's arrangement, all but the shards `kept`, by index: nothing is copied yet.
-    The table is changed; returns the shards that changed."""
+    """Even out all streams of a view, except the shards `kept` (by index).
+
+    For streams of which nothing has been copied yet. Changes the view's table; returns the indexes
+    of the changed shards.
+    """
     changed: set[int] = set()
     while moves := plan_rebalance(view, moving=kept).moves:
         for move in moves:
@@ -71,7 +79,7 @@ def even_out_all(view: View, kept: Collection[int]) -> set[int]:
 
 
 def _recount(before: np.ndarray, after: np.ndarray, view: View) -> None:
-    """Let the view count what stands elsewhere now, and who leads."""
+    """Update the view's loads and leaders from the rows before to the rows after."""
     for rows, more in ((before, -1), (after, 1)):
         for node in rows[(before != after) & (rows != EMPTY)].tolist():
             view.add(node) if more > 0 else view.remove(node)

@@ -1,8 +1,9 @@
-"""Chains of leaders: leadership handed on over nodes that lead as many shards afterwards as before.
+"""Finds chains of leadership changes, for where no single change helps.
 
-Where a node leads too many shards and none of them stands on one that leads too few, no single
-change helps. A way over nodes between is looked for, breadth first, so that the shortest is taken;
-all its links are made or none, and only where the objective falls.
+A node leads too many shards, and no node that leads too few has a replica of one of them. A chain
+passes leadership on from the one to the other: each node between gives one shard up and takes one
+over, so that its count stays. The search is breadth first and finds the shortest chain; a chain is
+made as a whole, and only if it lowers the objective.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -53,8 +54,10 @@ class LeaderChains:
         self._left = _SEARCHES
 
     def run(self, make: Callable[[list[Link]], None]) -> bool:
-        """Look once for chains of every uneven family; `make` makes the links of one, in their
-        order. Whether there was any."""
+        """Search chains for every uneven family once; returns whether there was one.
+
+        `make` carries out the links of a chain in their order.
+        """
         found = False
         for group in self._groups:
             for level in range(1, self._levels.last + 1):
@@ -67,7 +70,7 @@ class LeaderChains:
         return found
 
     def _find(self, level: int, kind: int, family: int, parent: int) -> list[Link]:
-        """A chain of the family between two elements inside `parent`, empty where none helps."""
+        """Find a chain of the family between two elements inside `parent`; empty if none helps."""
         for starts, ends in self._ends(level, self._tallies[kind], family, parent):
             if not self._left:
                 return []
@@ -81,7 +84,7 @@ class LeaderChains:
     def _ends(
         self, level: int, tally: FamilyCounts, family: int, parent: int
     ) -> Iterator[tuple[Integers, NDArray[np.bool_]]]:
-        """Nodes of an element that has too much, and those of elements that have room."""
+        """Yield the nodes of an overloaded element with a mask of nodes that have room."""
         levels = self._levels
         elements = levels.children(level, parent)
         elements = elements[tally.has_share(level, family, elements)]
@@ -98,7 +101,10 @@ class LeaderChains:
     def _find_path(
         self, kind: int, family: int, starts: Integers, ends: NDArray[np.bool_]
     ) -> list[tuple[int, int, int]]:
-        """The shortest way from a start to an end, as items with the old and the new leader."""
+        """Find the shortest path from a start to an end.
+
+        Returns (item, old leader, new leader) for each link; empty if there is no path.
+        """
         came: dict[int, tuple[int, int] | None] = dict.fromkeys(starts.tolist())
         reached = list(came)
         for _ in range(_LINKS):
@@ -117,7 +123,7 @@ class LeaderChains:
         return []
 
     def _possible_links(self, kind: int, family: int, node: int) -> Iterator[Link]:
-        """Shards of the family that the node leads, with every node that could instead."""
+        """Yield the family's items that the node leads, each with every possible new leader."""
         items = sorted(self._leads.get(node, ()))
         own = [item for item in items if self._families[kind][item] == family]
         for item in own[:_SHARDS]:
@@ -127,7 +133,7 @@ class LeaderChains:
 
 
 def _trace_back(came: dict[int, tuple[int, int] | None], end: int) -> list[tuple[int, int, int]]:
-    """The links from the start to the end."""
+    """List the links from the start to the end."""
     links: list[tuple[int, int, int]] = []
     node, step = end, came[end]
     while step is not None:

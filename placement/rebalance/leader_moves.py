@@ -1,10 +1,10 @@
-"""Leaders, evened out last: shards put another of their replicas first, which moves no data.
+"""Evens out leaders: a shard puts another of its replicas first, which moves no data.
 
-The same objective, in the same order, and the same argument for its end as for replicas: how far
-all leaders are from their shares, level by level from the top, then those of each stream; where a
-strategy has streams even first, those before all leaders on each level. A shard that gives
-leadership from node to node changes the first level on which these differ and those below it, and
-does so only if that lowers the objective there, or a later term and nothing before it.
+Leaders come after replicas, with the same kind of objective: the distance of all leaders from their
+shares, level by level from the top, then that of each stream's leaders. Where a strategy has
+streams even first, their distances come before those of all leaders on each level. A change of
+leader affects the first level on which the two nodes differ and those below it. It is made only if
+it lowers the objective there, or a later term and no earlier one; so the search ends.
 """
 
 from collections.abc import Iterator
@@ -31,8 +31,13 @@ GROUPS = ((FIRST, EVERY), (AFTER,))
 
 
 class LeaderBalancer:
-    """Shards whose leader may change; `steps` lists shard, slot, and the old and new leader. A step
-    in `chains` is a link of a chain, with its number among the links and the two ends."""
+    """Finds and makes changes of leaders.
+
+    - `steps`: each change as shard (by index in the table), slot of the new leader, old and new
+      leader (by rank).
+    - `chains`: by position in `steps`, for the links of a chain: number of the link, and both ends
+      of the chain.
+    """
 
     def __init__(
         self, arrangement: Arrangement, gate: RuleGate, budget: Budget, moving: set[int]
@@ -96,7 +101,7 @@ class LeaderBalancer:
         self.chains: dict[int, tuple[int, int, int]] = {}
 
     def _members(self, number: int, shards: Integers, widest: int) -> Integers:
-        """Nodes of each shard that may lead it, EMPTY in other places."""
+        """Find the nodes of each shard that may lead it; EMPTY in other places."""
         arrangement = self._arrangement
         each = arrangement.streams[number]
         aside = RuleSet(each.rules).role_copies
@@ -109,7 +114,7 @@ class LeaderBalancer:
         return found
 
     def run(self) -> None:
-        """Hand over until nothing improves."""
+        """Change leaders until no change improves the objective."""
         levels, families, of = self._arrangement.levels, self._family, self._objective
         chains = LeaderChains(
             levels, self.tallies, families, self.members, self._on, self._is_allowed, of, GROUPS
@@ -118,7 +123,7 @@ class LeaderBalancer:
             self._blocked.clear()
 
     def _make_chain(self, links: list[Link]) -> None:
-        """Make a chain."""
+        """Make all links of a chain."""
         ends = int(self.node[links[-1][0]]), links[0][1]
         for number, (item, heir) in enumerate(links):
             self.chains[len(self.steps)] = (number, *ends)
@@ -135,7 +140,7 @@ class LeaderBalancer:
         return changed
 
     def _step(self, level: int, kind: int, family: int, parent: int) -> bool:
-        """One leadership of the family from one element inside `parent` to another."""
+        """Move one leadership of the family between two elements inside `parent`, if one helps."""
         tally, levels = self.tallies[kind], self._arrangement.levels
         elements = levels.children(level, parent)
         elements = elements[tally.has_share(level, family, elements)]
@@ -161,7 +166,10 @@ class LeaderBalancer:
     def _hand_over(
         self, level: int, kind: int, family: int, source: int, takers: dict[int, int]
     ) -> bool:
-        """The best leadership of the element goes to one of the takers."""
+        """Move the best leadership of the source element to one of the takers.
+
+        `takers`: elements with the increase of the objective that one more leader causes there.
+        """
         levels, tally = self._arrangement.levels, self.tallies[kind]
         givers = levels.members(level, source)
         givers = givers[tally.counts[-1][family, givers] > 0]
@@ -180,10 +188,9 @@ class LeaderBalancer:
     def _improving_changes(
         self, level: int, items: Integers, giver: int, wanted: NDArray[np.bool_]
     ) -> Iterator[tuple[int, int]]:
-        """Find shards that the node leads, and new leaders in wanted elements that improve the
-        level.
+        """Yield pairs of an item and its new leader that improve the level, best first.
 
-        The best on this level and those below come first.
+        The order is by the effect on this level, then on those below.
         """
         levels = self._arrangement.levels
         heirs = self.members[items]

@@ -1,7 +1,7 @@
-"""Shorter ways to the same loads: what a plan moved twice, or past one another, goes directly.
+"""Merges moves of a plan that meet, so that fewer moves lead to the same loads.
 
-The search moves one replica at a time and sometimes moves one again, or moves a second replica of
-the stream away from where the first has come to. Both are found afterwards and made one move each.
+The search moves one replica at a time. It may move a replica twice, or move a second replica of the
+stream away from the node that the first came to. Both cases become one move.
 """
 
 from collections import deque
@@ -16,10 +16,11 @@ _ATTEMPTS = 6
 
 
 def merge_moves(arrangement: Arrangement, search: ReplicaBalancer) -> list[ItemMove]:
-    """Shorten the steps of the search where fewer end with the same loads.
+    """Merge the steps of the search where fewer steps end with the same loads.
 
-    Each remaining step is lawful and an improvement when its turn comes. The board ends as the
-    steps leave it.
+    Each step that remains is allowed and improves the objective when its turn comes. Returns the
+    steps of the search itself if nothing can be merged. The arrangement is left as after the
+    returned steps.
     """
     steps = search.steps
     merged = _merge_by_item(steps)
@@ -42,7 +43,7 @@ def merge_moves(arrangement: Arrangement, search: ReplicaBalancer) -> list[ItemM
 
 
 def _merge_by_item(steps: list[ItemMove]) -> list[ItemMove]:
-    """One step for every item that ends elsewhere, in the order of their last steps."""
+    """Merge the steps of each item into one, in the order of the items' last steps."""
     ends: dict[int, tuple[int, int]] = {}
     for item, source, target in steps:
         start = ends.pop(item, (source, target))[0]
@@ -51,7 +52,7 @@ def _merge_by_item(steps: list[ItemMove]) -> list[ItemMove]:
 
 
 def _shards_of(arrangement: Arrangement, steps: list[ItemMove]) -> set[int]:
-    """Shards, by index in the table, that the steps move."""
+    """Collect the shards, by index in the table, that the steps move."""
     return {shard for item, _, _ in steps for shard in arrangement.table_shards(item)}
 
 
@@ -63,9 +64,9 @@ def _merge_meeting(
 ) -> list[ItemMove]:
     """Merge moves that meet: A to B and B to C become A to C.
 
-    One replica of a family comes to a node and another leaves it; the first, or one that stands
-    beside it, goes to where the second would. With `one_per_shard` not between replicas of one
-    shard.
+    One replica of a family comes to a node and another leaves it. The first, or another of its
+    family on its node, goes to where the second would. With `one_per_shard`, replicas of one shard
+    are not merged.
     """
     result: list[ItemMove | None] = list(steps)
     taken = _shards_of(arrangement, steps) if one_per_shard else set()
@@ -93,7 +94,10 @@ def _merge_meeting(
 
 
 def _family_of(arrangement: Arrangement, item: int) -> int | None:
-    """The family whose items may go instead: its own, or all streams that come after the totals."""
+    """Find the family whose items may replace the item: its own, or -1 for all later streams.
+
+    None if the item belongs to neither.
+    """
     own = int(arrangement.family[OWN][item])
     return own if own >= 0 else -1 if arrangement.family[LATER][item] >= 0 else None
 
@@ -107,9 +111,10 @@ def _find_substitute(
     taken: set[int],
     barred: set[tuple[int, int]],
 ) -> int | None:
-    """Find the item, or one of its kin on the node, for the target of the dropped step.
+    """Find an item on `source` that can go to the target of the dropped step `instead`.
 
-    None of those used, nor of the shards taken.
+    The item itself or another of its family; no item in `used`, none of the shards `taken`, no pair
+    of item and target in `barred`.
     """
     gone, _, target = instead
     there = arrangement.items_on(source)
@@ -145,7 +150,7 @@ def _revert(arrangement: Arrangement, steps: list[ItemMove]) -> None:
 def _replay(
     arrangement: Arrangement, search: ReplicaBalancer, steps: list[ItemMove]
 ) -> list[ItemMove]:
-    """Steps that can be made one after the other, in the order in which they can."""
+    """Make the steps that improve, round after round; returns the steps that were made."""
     done: list[ItemMove] = []
     waiting = steps
     while waiting:

@@ -1,9 +1,10 @@
-"""Pairs of moves that improve only together, for where no single one may be made.
+"""Finds pairs of moves that improve only together, for where no single move helps.
 
-Two replicas change nodes, where what goes needs something to come for it: nodes that are full, or
-loads that are even already. Or a replica goes to a third node, which gives another of the family to
-where the first may not go. Each move is lawful when its turn comes, so that nothing is broken in
-between, and the objective falls when both are made.
+- An exchange: two replicas change nodes, because the nodes are full or the loads are even already.
+- A detour: a replica goes to a third node, which gives another replica of the family to a node that
+  the first replica may not go to.
+
+Each of the two moves keeps the rules when its turn comes; the objective falls when both are made.
 """
 
 from collections.abc import Iterator
@@ -16,10 +17,10 @@ from placement.rebalance.objective import ItemMove
 from placement.rebalance.replica_moves import GROUPS, KINDS, ReplicaBalancer
 from placement.rebalance.shares import Integers
 
-# Items up to which exchanges of all pairs of them are looked at.
+# Most items for which exchanges of all pairs are tried.
 _SWAPPED = 300
-# Pairs asked about in vain, for the families of one kind on one level: where rules leave a family
-# uneven most have no way, and a plan may not take minutes to find that out.
+# Pairs tried in vain, for the families of one kind on one level: where rules leave a family uneven
+# most have no detour, and a plan may not take minutes to find that out.
 _TRIES = 200
 # Nodes and items looked at from the best on.
 _NODES = 6
@@ -28,7 +29,7 @@ _REPLICAS = 24
 
 
 def search_moves(search: ReplicaBalancer) -> None:
-    """Move until neither a move nor a pair of moves improves."""
+    """Make moves until neither a single move nor a pair of moves improves."""
     pairs = MovePairs(search)
     while search.improve() or pairs.improve():
         pass
@@ -43,11 +44,11 @@ class MovePairs:
         self._tries = 0
 
     def improve(self) -> bool:
-        """Make an exchange, or the detours that there are; whether there was any."""
+        """Make one exchange, or all detours there are; returns whether a pair was made."""
         return self._swap_once() or self._detours()
 
     def _swap_once(self) -> bool:
-        """Exchange items where no single one may go: of streams, then in total."""
+        """Make the first exchange that improves: of each stream's items, then of all."""
         arrangement = self._arrangement
         if np.count_nonzero(arrangement.free) > _SWAPPED:
             return False
@@ -74,7 +75,7 @@ class MovePairs:
         return False
 
     def _exchange(self, level: int, items: Integers, one: int, other: int) -> bool:
-        """Two items change nodes if that lowers the objective on the level."""
+        """Exchange an item with one on the other node, if that lowers the objective."""
         back = self._arrangement.items_on(other)
         back = back[self._arrangement.free[back]]
         for item in items.tolist() if len(back) else ():
@@ -114,10 +115,7 @@ class MovePairs:
         return np.where(arrangement.family[kind][back] == family, joint, apart)
 
     def _detours(self) -> bool:
-        """Look once at every uneven family for a detour.
-
-        An item comes for one that goes on to where the first may not go.
-        """
+        """Search a detour once for every uneven family; returns whether one was made."""
         found = False
         for group in GROUPS:
             for level in range(1, self._levels.last + 1):
@@ -140,7 +138,7 @@ class MovePairs:
     def _uneven_nodes(
         self, level: int, kind: int, family: int, parent: int
     ) -> Iterator[tuple[Integers, Integers]]:
-        """Nodes of an element that has too much and of one that has less, ranked."""
+        """Yield ranked nodes of an element with too many items, and of one with fewer."""
         levels, tally = self._levels, self._arrangement.tallies[kind]
         elements = levels.children(level, parent)
         elements = elements[tally.has_share(level, family, elements)]
@@ -166,7 +164,7 @@ class MovePairs:
     def _detour_over_third(
         self, level: int, kind: int, family: int, starts: Integers, ends: Integers
     ) -> bool:
-        """The first pair of items by which a start gives and an end takes."""
+        """Make the first detour from a start over a third node to an end."""
         arrangement, search = self._arrangement, self._search
         held = arrangement.tallies[kind].counts[-1][family]
         between = np.flatnonzero((held > 0) & arrangement.eligible)
@@ -192,7 +190,7 @@ class MovePairs:
         return False
 
     def _may_go(self, item: int, node: int) -> bool:
-        """Whether the item may go to the node; a no is a try in vain."""
+        """Whether the item may go to the node; a refusal uses up a try."""
         if not self._tries:
             return False
         may = self._search.is_allowed(item, node)
@@ -200,7 +198,7 @@ class MovePairs:
         return may
 
     def _make_both(self, first: ItemMove, second: ItemMove) -> bool:
-        """Make both moves, in this order, if either is lawful when its turn comes."""
+        """Make both moves in this order, if each is allowed when its turn comes."""
         arrangement, budget, search = self._arrangement, self._search.budget, self._search
         shards = [*arrangement.table_shards(first[0]), *arrangement.table_shards(second[0])]
         nodes = {node for _, *ends in (first, second) for node in ends}

@@ -1,8 +1,9 @@
-"""The objective as a list of whole numbers, compared from the first: what moves change, exactly.
+"""Defines the objective of rebalancing: a list of whole numbers, compared from the first.
 
-Terms are the distances of families from their shares (`shares`), level by level from the
-top. Kinds of one group come together on each level; the levels of the next group come after all of
-these. A move between domains changes what both hold, and with it the shares of all below them.
+Its terms are the distances of families from their shares (`shares`), level by level from the top.
+The kinds of one group come together on each level; the levels of the next group follow all of
+these. A move between domains changes the counts of both, and with them the shares of all domains
+below.
 """
 
 from collections.abc import Sequence
@@ -16,9 +17,10 @@ ItemMove = tuple[int, int, int]
 
 
 class Objective:
-    """The terms of the objective: counts of `tallies`, kind by kind.
+    """The terms of the objective for the counts in `tallies`, kind by kind.
 
-    `families` has the families of items, `sizes` the number of replicas that each item stands for.
+    - `families`: by kind, the family of each item.
+    - `sizes`: replicas that each item stands for; None where each stands for one.
     """
 
     def __init__(
@@ -35,7 +37,7 @@ class Objective:
     def changes_of(self, moves: Sequence[ItemMove], level: int | None = None) -> list[int]:
         """Compute the change of each term if all of these moves are made.
 
-        Of all groups on all levels, or of the first group down to `level`.
+        Covers all groups on all levels, or with `level` the first group down to that level.
         """
         before = self._terms(moves, level)
         self._apply(moves, 1)
@@ -44,7 +46,7 @@ class Objective:
         return [then - now for then, now in zip(after, before, strict=True)]
 
     def is_lowered_by(self, moves: Sequence[ItemMove], level: int | None = None) -> bool:
-        """Whether the first term that changes gets less."""
+        """Whether the first term that the moves change gets smaller."""
         return next((each < 0 for each in self.changes_of(moves, level) if each), False)
 
     def _terms(self, moves: Sequence[ItemMove], level: int | None) -> list[int]:

@@ -32,12 +32,13 @@ from placement.rebalance.rule_gate import RuleGate
 
 @dataclass(frozen=True, slots=True)
 class RebalanceMove:
-    """One move; shards and nodes by index.
+    """A move of a replica or of leadership; shards and nodes by index.
 
-    `replace`: the replica in `slot` goes from node `remove` to node `add`. `leader`: the replica on
-    `add`, which stands in `slot`, changes places with the one on `remove`, which leads: no data
-    moves. Moves of one `step` improve together: those of a slot of a colocated stream, two
-    replicas that change nodes, and the links of a chain of leaders.
+    - `kind` REPLACE: the replica in `slot` goes from node `remove` to node `add`.
+    - `kind` LEADER: the replica on `add`, in `slot`, changes places with the one on `remove`, which
+      leads. No data moves.
+    - `step`: moves with the same number improve only together: those of a slot of a colocated
+      stream, an exchange of two replicas, the links of a chain of leaders.
     """
 
     kind: MoveKind
@@ -51,11 +52,14 @@ class RebalanceMove:
 
 @dataclass(frozen=True, slots=True)
 class Skew:
-    """Unevenness of one level inside the worst domain of the level above.
+    """Unevenness of one level inside the worst domain of the level above; at most 1 if balanced.
 
     Between domains of equal weight the largest difference in replicas, otherwise the largest
-    distance from the share by weight, rounded up. `stream` of a stream's replicas (of a range's),
-    `total` of all, `leaders` of the leaders. At most one where it is balanced.
+    distance from the share by weight, rounded up.
+
+    - `stream`: of one stream's (or range's) replicas.
+    - `total`: of all replicas.
+    - `leaders`: of all leaders.
     """
 
     level: str
@@ -66,12 +70,13 @@ class Skew:
 
 @dataclass(frozen=True, slots=True)
 class RebalancePlan:
-    """Moves in the order in which they are to be made, leaders last.
+    """The moves in the order in which they are made, leaders last, with their effect.
 
-    `lower_bound` is the fewest replicas that have to move to get from the loads as they are to
-    those the plan ends with, stream by stream. `before` and `after` have a `Skew` per level, top
-    first, the nodes last. `kept` says why streams were left as they are, by name. `limited`:
-    moves were found and not taken because of a limit, so that the next plan has more.
+    - `lower_bound`: the fewest replicas that have to move between the loads before and after,
+      stream by stream.
+    - `before`, `after`: one `Skew` per level, top first, nodes last.
+    - `kept`: streams that stay as they are, with the reason.
+    - `limited`: whether a limit kept moves out of the plan, so that the next plan has more.
     """
 
     moves: tuple[RebalanceMove, ...]
@@ -91,13 +96,14 @@ def plan_rebalance(
     one_per_shard: bool = False,
     leads_along: bool = False,
 ) -> RebalancePlan:
-    """Plan what makes the view's arrangement balanced.
+    """Plan the moves that make the view's arrangement balanced.
 
-    `view`: the table counts moves under way as done. `moving`: shards, by index, with a move under
-    way, which get no other. `max_moves` and `max_moves_per_node` (in plus out) bound the moves of
-    replicas; moves of leaders cost nothing and are not counted. With `one_per_shard` a shard gets
-    one move of any kind, and what else it needs comes in the next plan; with `leads_along`, where
-    all streams follow the totals, a change of its leader goes with that move.
+    - `view`: its table has open moves as completed.
+    - `moving`: shards (by index) with an open move, which get no other.
+    - `max_moves`, `max_moves_per_node` (in plus out): limits on moves of replicas; a change of
+      leader copies nothing and is not limited.
+    - `one_per_shard`: a shard gets one move of any kind; the next plan has the rest.
+    - `leads_along`: if all streams have totals first, a shard's leader may change with its move.
     """
     arrangement = Arrangement(view, moving)
     gate = RuleGate(arrangement)
@@ -132,9 +138,9 @@ def plan_rebalance(
 def _improvements(
     arrangement: Arrangement, gate: RuleGate, budget: Budget
 ) -> Iterator[tuple[int, tuple[int, int, int]]]:
-    """Generate moves of items, by as short a way as is found.
+    """Generate the moves of items, merged where that is shorter.
 
-    1 marks those that belong to the move before them.
+    The first value is 1 for a move that belongs to the move before it, else 0.
     """
     search = ReplicaBalancer(arrangement, gate, budget)
     search_moves(search)
@@ -152,7 +158,7 @@ def _improvements(
 def _replica_moves(
     arrangement: Arrangement, item: int, source: int, target: int, step: int
 ) -> Iterator[RebalanceMove]:
-    """The moves of an item, one for each of its shards."""
+    """Yield the moves of an item, one for each of its shards."""
     ids, nodes = arrangement.topology.ids, arrangement.levels.nodes
     remove, add = int(nodes[source]), int(nodes[target])
     message = f"{ids[remove]} holds more than its share, {ids[add]} less"
@@ -163,8 +169,7 @@ def _replica_moves(
 
 
 def _fewest_moves(arrangement: Arrangement) -> int:
-    """Replicas that have to move at least: what each family has too much of on each node, before
-    against after."""
+    """Count the fewest replicas that have to move: each family's surplus on each node."""
     result, size = 0, len(arrangement.eligible)
     for kind in (OWN, LATER):
         families = arrangement.family[kind]
@@ -185,7 +190,7 @@ def _leader_move(
     step: int,
     ends: tuple[int, int] | None,
 ) -> RebalanceMove:
-    """A change of leaders; `ends` are those of the chain that it is a link of."""
+    """Make the move for a change of leader; `ends` are those of its chain, if any."""
     ids, nodes = arrangement.topology.ids, arrangement.levels.nodes
     remove, add = int(nodes[source]), int(nodes[target])
     most, least = (remove, add) if ends is None else (int(nodes[end]) for end in ends)

@@ -1,12 +1,12 @@
-"""The search for moves of replicas: level by level from the top, family by family, move by move.
+"""Searches for moves of replicas: level by level from the top, family by family, move by move.
 
-The objective is a list of whole numbers, compared from the first: for each level, top first, how
-far all replicas are from their shares; then, once more for each level, how far those of each stream
-are. Streams whose strategy has them even first (`Balance`), and their dimensions, come before all
-replicas on each level. A move inside an element changes nothing on the levels above it and is made
-only if it lowers the objective on its own level, or changes nothing there and lowers a later term.
-The numbers are not negative and a list of them cannot fall for ever: the search ends, and ends
-where no move that it looks at helps.
+The objective is a list of whole numbers, compared from the first: for each level, top first, the
+distance of all replicas from their shares; then, for each level again, that of each stream. Streams
+whose strategy has them even first (`Balance`), and their dimensions, come before all replicas on
+each level. A move inside an element changes nothing on the levels above it. It is made only if it
+lowers the objective on its own level, or if it changes nothing there and lowers a later term. The
+numbers are not negative, so that the list cannot fall for ever: the search ends where none of the
+moves that it tries helps.
 """
 
 from collections.abc import Sequence
@@ -25,35 +25,42 @@ from placement.rules import Mask
 _PAIRS = 12
 _NODES = 12
 _REPLICAS = 24
-# Moves for a later term that are looked at in vain, for the families of one level: each is held
-# against every earlier term.
+# Moves for a later term that are tried in vain, for the families of one level: each is compared in
+# every earlier term.
 _CHECKS = 400
 KINDS = (OWN, DIMENSION, ALL)
-# What is compared level by level, and what is once that is as good as it can be.
+# Groups of kinds: the second is compared once the first is as good as it can be on all levels.
 GROUPS = (KINDS, (LATER,))
 
 
 @dataclass(slots=True)
 class Budget:
-    """The moves that a plan may still make; `reached` once a move was given up for it."""
+    """The moves that a plan may still make.
+
+    - `moves`, `per_node`: moves left, and most moves per node; None: no limit.
+    - `one_per_shard`: a shard gets one move of any kind.
+    - `leads_along`: the move of a shard may change its leader too.
+    - `reached`: whether a limit kept a move out of the plan.
+    - `touched`: moves by node; `shards`: shards that have a move.
+    """
 
     moves: int | None = None
     per_node: int | None = None
     one_per_shard: bool = False
-    leads_along: bool = False  # a shard's move may change its leader, too
+    leads_along: bool = False
     reached: bool = False
     touched: dict[int, int] = field(default_factory=dict)
     shards: set[int] = field(default_factory=set)
 
     def has_node_room(self, node: int, size: int) -> bool:
-        """Whether the node may take part in `size` moves more."""
+        """Whether the node may take part in `size` more moves; sets `reached` if not."""
         if self.per_node is None or self.touched.get(node, 0) + size <= self.per_node:
             return True
         self.reached = True
         return False
 
     def has_room_for(self, shards: Sequence[int]) -> bool:
-        """Whether a move of each of these shards is within what is left."""
+        """Whether each of these shards may have one more move; sets `reached` if not."""
         if self.moves is not None and len(shards) > self.moves:
             self.reached = True
             return False
@@ -63,13 +70,16 @@ class Budget:
         return True
 
     def may_change_leader(self, shard: int) -> bool:
-        """Whether the shard's leader may change: it costs nothing but the shard's one move."""
+        """Whether the shard's leader may change; sets `reached` if not.
+
+        A change of leader copies nothing, and takes only the shard's one move.
+        """
         taken = self.one_per_shard and not self.leads_along and shard in self.shards
         self.reached |= taken
         return not taken
 
     def spend(self, shards: Sequence[int], *nodes: int) -> None:
-        """Count a move of each shard between two nodes."""
+        """Count one move of each shard between two nodes."""
         if self.moves is not None:
             self.moves -= len(shards)
         self.shards.update(shards)
@@ -78,7 +88,11 @@ class Budget:
 
 
 class ReplicaBalancer:
-    """Finds and makes moves; `steps` lists them as item, source and target."""
+    """Finds and makes single moves.
+
+    - `steps`: each move as item, source and target.
+    - `swaps`: positions in `steps` of moves that belong together with the next one.
+    """
 
     def __init__(self, arrangement: Arrangement, gate: RuleGate, budget: Budget) -> None:
         self.arrangement, self._gate, self.budget = arrangement, gate, budget
@@ -89,11 +103,10 @@ class ReplicaBalancer:
         self._checks = 0
         self._blocked: set[tuple[int, ...]] = set()
         self.steps: list[tuple[int, int, int]] = []
-        # Steps that are one with the step behind them.
         self.swaps: set[int] = set()
 
     def improve(self) -> bool:
-        """Move until no single move improves; whether there was one."""
+        """Make moves until no single move improves; returns whether one was made."""
         self._blocked.clear()
         changed = False
         for group in GROUPS:
@@ -108,7 +121,7 @@ class ReplicaBalancer:
         return changed
 
     def _step(self, level: int, kind: int, family: int, parent: int) -> bool:
-        """One move of the family between two elements inside `parent`, if one helps."""
+        """Make one move of the family between two elements inside `parent`, if one helps."""
         tally = self.arrangement.tallies[kind]
         elements = self._levels.children(level, parent)
         elements = elements[tally.has_share(level, family, elements)]
@@ -147,9 +160,9 @@ class ReplicaBalancer:
         give: tuple[np.ndarray, np.ndarray],
         take: tuple[np.ndarray, np.ndarray],
     ) -> tuple[Integers, Integers]:
-        """Keep the nodes in front that let a stream be most even.
+        """Put the pair of nodes in front between which a stream becomes most even.
 
-        Of those that give, and that take, as well as the first.
+        Only nodes that give, and take, as well as the first of their order.
         """
         if not len(givers) or not len(takers):
             return givers, takers
@@ -164,7 +177,7 @@ class ReplicaBalancer:
         return _put_in_front(givers, giver), _put_in_front(takers, taker)
 
     def _move(self, level: int, kind: int, family: int, source: int, target: int) -> bool:
-        """Move one item of the family from the one element to the other."""
+        """Move one item of the family from one element to the other, if allowed."""
         arrangement = self.arrangement
         givers = self._levels.members(level, source)
         givers = givers[arrangement.tallies[kind].counts[-1][family, givers] > 0]
@@ -193,8 +206,7 @@ class ReplicaBalancer:
     def _order_by_stream(
         self, level: int, givers: Integers, takers: Integers
     ) -> tuple[Integers, Integers]:
-        """Nodes that should give and take, of equal ones those in front that let a stream be most
-        even."""
+        """Order givers and takers: of equal ones those first that make a stream most even."""
         pair = self._find_evenest_pair(
             level, self._equals_of_first(level, givers, -1), self._equals_of_first(level, takers, 1)
         )
@@ -205,9 +217,9 @@ class ReplicaBalancer:
     def _find_evenest_pair(
         self, level: int, givers: Integers, takers: Integers
     ) -> tuple[int, int] | None:
-        """Find the nodes between which an item moves with most gain for its stream's own evenness.
+        """Find the nodes between which a move gains most for its stream on this level.
 
-        On this level; None if nothing distinguishes them.
+        None if nothing distinguishes them.
         """
         arrangement = self.arrangement
         one_stream = len(arrangement.tallies[LATER].kinds) < 2
@@ -235,7 +247,7 @@ class ReplicaBalancer:
         return int(here[which]), int(takers[taker])
 
     def _equals_of_first(self, level: int, nodes: Integers, more: int) -> Integers:
-        """The first of ranked nodes and those that give or take as well as it does."""
+        """Select the first of ranked nodes and those that give or take as well."""
         nodes = nodes[:_NODES]
         if len(nodes) < 2:
             return nodes
@@ -248,7 +260,7 @@ class ReplicaBalancer:
         return nodes[equal]
 
     def items_of(self, kind: int, family: int, node: int) -> Integers:
-        """Items of the family on a node that may move."""
+        """Find the items of the family on a node that may move."""
         items = self.arrangement.items_on(node)
         found: Integers = items[
             self.arrangement.free[items] & (self.arrangement.family[kind][items] == family)
@@ -256,7 +268,7 @@ class ReplicaBalancer:
         return found
 
     def _possible_items(self, level: int, kind: int, family: int, source: int, target: int) -> Mask:
-        """Items that rules on this level and above let go from the one element to the other."""
+        """Mask the items that the rules may let go from one element to the other."""
         arrangement = self.arrangement
         inside = self._levels.of[level][arrangement.node] == source
         mask: Mask = inside & arrangement.free & (arrangement.family[kind] == family)
@@ -266,7 +278,7 @@ class ReplicaBalancer:
         return mask
 
     def _transfer(self, level: int, items: Integers, source: int, target: int) -> bool:
-        """Move the best of the items that improves the level and is allowed."""
+        """Make the best move of one of the items that improves the level and is allowed."""
         arrangement, budget = self.arrangement, self.budget
         for item in self._improving_items(level, items, source, target)[:_REPLICAS].tolist():
             shards = arrangement.table_shards(item)
@@ -284,7 +296,11 @@ class ReplicaBalancer:
         return False
 
     def _lowers_objective(self, level: int, item: int, source: int, target: int) -> bool:
-        """Whether an improving move lowers the objective where it changes nothing on its level."""
+        """Whether an improving move lowers the whole objective.
+
+        A move that changes its own level does; else all earlier terms are compared, `_CHECKS` times
+        at most.
+        """
         one = np.asarray([item])
         if any(self.change_of(level, kind, one, source, target)[0] for kind in KINDS):
             return True
@@ -292,13 +308,13 @@ class ReplicaBalancer:
         return self._checks >= 0 and self.objective.is_lowered_by([(item, source, target)])
 
     def is_allowed(self, item: int, target: int) -> bool:
-        """Whether the item may go to the node, its room aside."""
+        """Whether policy and rules let the item go to the node; its room is not checked."""
         arrangement = self.arrangement
         admitted = arrangement.admitted[arrangement.kind[arrangement.stream[item]], target]
         return bool(admitted) and self._gate.allows_move(item, target)
 
     def is_improvement(self, item: int, target: int) -> bool:
-        """Whether the item's move is lawful and improves, whatever the budget."""
+        """Whether the item's move is allowed and improves the objective, whatever the budget."""
         source, of = int(self.arrangement.node[item]), self._levels.of
         level = next(m for m, each in enumerate(of) if each[source] != each[target])
         better = self._improving_items(level, np.asarray([item]), source, target)
@@ -312,8 +328,8 @@ class ReplicaBalancer:
     def _improving_items(self, level: int, items: Integers, source: int, target: int) -> Integers:
         """Find the items whose move lowers the objective, best first.
 
-        By their effect on this level, then on those below, then followers before leaders, and items
-        that stand where they stood.
+        By the effect on this level, then on those below; then followers before leaders, and items
+        that have not moved yet.
         """
         arrangement = self.arrangement
         items = arrangement.acceptable_items(items, target)
@@ -357,7 +373,10 @@ class ReplicaBalancer:
         target: int,
         strict: bool = False,
     ) -> Integers:
-        """Compute the effect of each item's move on its family of one kind on one level."""
+        """Compute the effect of each item's move on its family of one kind on one level.
+
+        Negative numbers are improvements; `strict`: without slack.
+        """
         arrangement = self.arrangement
         result = np.zeros(len(items), np.int64)
         one, other = (int(self._levels.of[level][node]) for node in (source, target))
@@ -374,9 +393,10 @@ class ReplicaBalancer:
     def rank_nodes(
         self, level: int, kind: int, family: int, nodes: Integers, more: int
     ) -> Integers:
-        """Order nodes in which they should give (`more` is -1) or take (1) a replica.
+        """Rank nodes as givers (`more` is -1) or takers (`more` is 1), best first.
 
-        By the effect on the levels below, then from the most (to the least) loaded.
+        By the effect on the levels below; then givers from the most loaded, takers from the least
+        loaded.
         """
         arrangement = self.arrangement
         if len(nodes) < 2:
@@ -397,10 +417,10 @@ class ReplicaBalancer:
         return nodes[np.lexsort(keys[::-1])]
 
     def _pressure(self, level: int, elements: Integers) -> np.ndarray:
-        """Replicas per weight of each element."""
+        """Compute the replicas per weight of each element."""
         return self.arrangement.tallies[ALL].pressure(level, elements)
 
 
 def _put_in_front(nodes: Integers, first: int) -> Integers:
-    """The nodes, one of them before all others."""
+    """Put one of the nodes before all others."""
     return np.concatenate([nodes[nodes == first], nodes[nodes != first]])

@@ -1,8 +1,8 @@
-"""Decides which changes the rules allow: none may break a shard's rules more than they are broken.
+"""Checks changes against the rules: no change may break a shard's rules more than before.
 
-Every rule is asked before and after, as diagnosis asks it. What a rule says of counts by domain is
-asked once for every pattern of counts; rules of the stream that only compare nodes are answered
-without looking at the whole stream.
+Every rule that applies is evaluated before and after the change, as diagnosis evaluates it. Rules
+that depend on counts by domain only are evaluated once for every pattern of counts. Rules of the
+stream that only compare two nodes are answered without the rest of the stream.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ _Pattern = tuple[tuple[int, ...], tuple[int, ...], int, int]
 
 
 class RuleGate:
-    """Asks the rules of the board's streams."""
+    """Evaluates the rules of the arrangement's streams for changes."""
 
     def __init__(self, arrangement: Arrangement) -> None:
         self._arrangement = arrangement
@@ -36,14 +36,14 @@ class RuleGate:
 
     @property
     def leader_matters(self) -> bool:
-        """Whether it may matter to a replica's move which one leads."""
+        """Whether a replica's move may depend on which replica leads."""
         arrangement = self._arrangement
         if not arrangement.can_lead[arrangement.eligible].all():
             return True
         return any(RuleSet(each.rules).orders_slots for each in arrangement.streams)
 
     def allows_move(self, item: int, target: int) -> bool:
-        """Whether the item may go to the node, as far as its shard's rules are concerned."""
+        """Whether the rules of its shard let the item go to the node."""
         arrangement = self._arrangement
         number = int(arrangement.stream[item])
         stream, row = arrangement.streams[number], arrangement.row(item)
@@ -65,10 +65,10 @@ class RuleGate:
         return True
 
     def may_pass(self, items: Integers, takers: Integers) -> Mask:
-        """Mask the items that rules by counts would let go to one of the nodes.
+        """Mask the items that rules by counts let go to the `takers`.
 
-        Only rules by which all of these nodes are one are asked, so that a yes is not yet a
-        permission.
+        Only rules that see all of these nodes in one domain are evaluated, so that True is not yet
+        a permission.
         """
         result = np.ones(len(items), bool)
         of = self._arrangement.stream[items]
@@ -91,7 +91,7 @@ class RuleGate:
     ) -> Mask:
         """Mask the items of one stream that one rule lets go to the target's domain.
 
-        Items whose shards have the same pattern are asked about once.
+        Evaluates the rule once for all shards with the same pattern of counts.
         """
         arrangement = self._arrangement
         shards, slots = arrangement.shard[items], arrangement.slot[items]
@@ -149,7 +149,7 @@ class RuleGate:
     def _penalty(
         self, number: int, place: int, rule: Rule, domains: Sequence[int], nodes: Sequence[int]
     ) -> int:
-        """Count how much is wrong with a shard whose replicas stand in these domains."""
+        """Compute by how much a shard with replicas in these domains breaks the rule."""
         live = self._live_domains(_scope_of(rule), number)
         counts = Counter(domains)
         nowhere = counts.pop(NO_DOMAIN, 0)
@@ -166,7 +166,7 @@ class RuleGate:
     def _rule_allows(
         self, stream: StreamArrangement, rule: Rule, item: int, row: list[int], after: list[int]
     ) -> bool:
-        """Rules that look at more than counts."""
+        """Whether a rule that looks at more than counts allows the move."""
         arrangement, shard = self._arrangement, int(self._arrangement.shard[item])
         slot = int(arrangement.slot[item])
         source, target = row[slot], after[slot]
@@ -192,7 +192,7 @@ class RuleGate:
         after: list[int],
         size: int,
     ) -> bool:
-        """A rule on the whole stream, and on the load of the cluster."""
+        """Whether a rule on the whole stream, or on the cluster's load, allows the move."""
         others = np.delete(stream.rows, shard, axis=0)
         source = next(node for node, other in zip(row, after, strict=True) if node != other)
         target = next(node for node, other in zip(after, row, strict=True) if node != other)
@@ -243,7 +243,7 @@ class RuleGate:
         )
 
     def _domains_by_rank(self, scope: Scope) -> list[int]:
-        """Domain of each node by rank."""
+        """Return the domain of each node, by rank."""
         if scope not in self._columns:
             domains = self._arrangement.judged_topology.domain_of(scope)[
                 self._arrangement.levels.nodes
@@ -260,7 +260,7 @@ class RuleGate:
 
 
 def _counts_decide(rule: Rule) -> bool:
-    """Whether the number of replicas in each domain decides all of the rule.
+    """Whether the number of replicas in each domain decides the rule.
 
     A preferred rule of this kind ranks nodes and has no violations.
     """
@@ -268,6 +268,6 @@ def _counts_decide(rule: Rule) -> bool:
 
 
 def _scope_of(rule: Rule) -> Scope:
-    """The scope of a rule that counts by domain."""
+    """Return the scope of a rule that counts by domain."""
     assert rule.scope is not None
     return rule.scope

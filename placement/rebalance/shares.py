@@ -1,9 +1,9 @@
 """Counts the replicas of each family in every domain of every level, and their shares.
 
-A family is what has to be even: the replicas of a stream (of a range, of a dimension), all
-replicas, or leaders. Inside each domain the domains below share what it holds by weight; a share
-lies between two whole numbers, its *band*, and what is outside counts by the square of its
-distance, so that what rules keep from the band is still as even as it can be.
+A family is a set of replicas that should be even: those of a stream, of a range or of a dimension,
+all replicas, or leaders. Inside each domain the domains below share its replicas by weight. A share
+lies between two whole numbers, its *band*. A count outside its band adds the square of its distance
+to the objective, so that counts that rules keep out of the band are still as even as possible.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,11 +25,11 @@ _ROWS = 256
 
 
 class Slack(Enum):
-    """Distance from its share at which a count is near enough.
+    """Distance of a count from its share up to which no move is made for it.
 
-    `NONE`: at the next whole number. `ONE`: one further, but not at none where the share is one or
-    more. `DOUBLE`: up to twice the share, and one further at least; of two siblings, halfway to
-    all.
+    - `NONE`: up to the next whole number.
+    - `ONE`: one more; but a share of one or more is never left at zero.
+    - `DOUBLE`: up to twice the share, and at least one more; of two siblings, halfway to all.
     """
 
     NONE = 0
@@ -38,10 +38,13 @@ class Slack(Enum):
 
 
 class LevelShares:
-    """The domains of every level as numbered elements: level 0 is the whole fleet, the last one the
-    nodes. Nodes are numbered by their rank, elements by their first node, so that no number depends
-    on the order of registration. With `apart`, nodes without a location are a fleet of their own at
-    level 0: nothing is shared between them and the others."""
+    """The domains of every level as numbered elements.
+
+    Level 0 is the whole fleet, the last level are the nodes. Nodes are numbered by their rank,
+    elements by their first node, so that no number depends on the order of registration. With
+    `apart`, nodes without a location are a fleet of their own at level 0: they share nothing with
+    the others.
+    """
 
     def __init__(self, topology: Topology, apart: bool = False) -> None:
         rank = topology.order()
@@ -71,38 +74,45 @@ class LevelShares:
         return len(self.of) - 1
 
     def size(self, level: int) -> int:
-        """Number of elements of a level."""
+        """Count the elements of a level."""
         return len(self.parent[level])
 
     def children(self, level: int, parent: int) -> Integers:
-        """Elements of `level` inside an element of the level above."""
+        """Find the elements of `level` inside an element of the level above."""
         key = level, parent
         if key not in self._members:
             self._members[key] = np.flatnonzero(self.parent[level] == parent)
         return self._members[key]
 
     def members(self, level: int, element: int) -> Integers:
-        """Nodes inside an element."""
+        """Find the nodes inside an element, by rank."""
         key = -1 - level, element
         if key not in self._members:
             self._members[key] = np.flatnonzero(self.of[level] == element)
         return self._members[key]
 
     def weights(self, usable: Mask) -> list[Integers]:
-        """Weight of the usable nodes (by rank) of every element, level by level."""
+        """Sum the weights of the usable nodes (a mask by rank) by element, for every level."""
         own = np.where(usable, self.parts, 0)
         return [_sum_by(of, own, self.size(m)) for m, of in enumerate(self.of)]
 
 
 def levels_of(topology: Topology, apart: bool = False) -> LevelShares:
-    """The levels of a fleet, kept while no node's attributes change; `apart`: see `LevelShares`."""
+    """Return the levels of a fleet, cached until a node's attributes change.
+
+    `apart`: see `LevelShares`.
+    """
     return topology.derive(("levels", apart), lambda: LevelShares(topology, apart))
 
 
 class FamilyCounts:
-    """Counts of families by element on every level; `kinds` says for each family which of
-    `weights` its shares follow. What is as near to its share as `slack` says is no reason for a
-    move. What rules keep from the shares of `scaled` families is shared by weight as well."""
+    """Counts of families by element, for every level.
+
+    - `weights`: by kind and level, the weight of each element; a family's shares follow these.
+    - `kinds`: by family, the index of its weights.
+    - `slack`: distance from a share that is no reason for a move.
+    - `scaled`: distances count more in elements of less weight, as `apportion` has it.
+    """
 
     def __init__(
         self,
@@ -123,7 +133,7 @@ class FamilyCounts:
         return range(self.levels.last + 1)
 
     def fill(self, families: Integers, nodes: Integers, sizes: Integers) -> None:
-        """Count many at once; a family of -1 counts for none."""
+        """Add `sizes` replicas of each family on each node; a family of -1 is left out."""
         known = families >= 0
         for of, counts in zip(self.levels.of, self.counts, strict=True):
             np.add.at(counts, (families[known], of[nodes[known]]), sizes[known])
@@ -137,7 +147,7 @@ class FamilyCounts:
     def bands(
         self, level: int, families: Integers, elements: Integers
     ) -> tuple[Integers, Integers]:
-        """Least and most that each family is to have in each element, pair by pair."""
+        """Compute the fewest and most replicas of each pair of family and element."""
         above = self.levels.parent[level][elements]
         kinds = self.kinds[families]
         held = self.counts[level - 1][families, above]
@@ -147,7 +157,7 @@ class FamilyCounts:
         return share // whole, -(-share // whole)
 
     def has_share(self, level: int, family: int, elements: Integers) -> Mask:
-        """Mask the elements that have a share."""
+        """Mask the elements that have a share of the family."""
         found: Mask = self._weights[level][self.kinds[family], elements] > 0
         return found
 
@@ -159,9 +169,9 @@ class FamilyCounts:
         more: Integers | int,
         strict: bool = False,
     ) -> Integers:
-        """Compute how much worse each pair is with `more` in it.
+        """Compute the change of each pair's squared distance with `more` replicas in it.
 
-        The count of the element above stays; `strict`: without slack.
+        The count of the element above stays the same; `strict`: without slack.
         """
         least, most = self.bands(level, families, elements)
         if not strict:
@@ -188,13 +198,13 @@ class FamilyCounts:
         return int(self._distances(level, families, elements).sum())
 
     def pressure(self, level: int, elements: Integers) -> NDArray[np.float64]:
-        """Replicas of the first family in each element, per weight."""
+        """Compute the replicas of the first family in each element, per weight."""
         weight = np.maximum(self._weights[level][self.kinds[0], elements], 1)
         found: NDArray[np.float64] = self.counts[level][0, elements] / weight
         return found
 
     def uneven_families(self, level: int) -> Iterator[tuple[int, int]]:
-        """Families and parents with an element outside its band, the worst first."""
+        """Yield families with the parents of elements outside their bands, worst first."""
         parent = self.levels.parent[level]
         found: list[tuple[int, int, int]] = []
         for first in range(0, len(self.kinds), _ROWS):
@@ -240,7 +250,7 @@ class FamilyCounts:
         return outside if scale is None else outside * scale[self.kinds[rows][:, None], elements]
 
     def _loosen(self, least: Integers, most: Integers, held: Integers) -> tuple[Integers, Integers]:
-        """The bands as far as it is worth a move; `held` is what the elements above hold."""
+        """Widen the bands by the slack; `held` is the count of the element above."""
         if self._slack is Slack.NONE:
             return least, most
         if self._slack is Slack.ONE:
@@ -271,7 +281,7 @@ def _squared_distance(held: Integers, least: Integers, most: Integers) -> Intege
 
 
 def _scales(levels: LevelShares, level: int, weights: Sequence[Integers]) -> Integers:
-    """By what a squared distance counts, for each kind and element: as `apportion` has it."""
+    """Compute the factors of squared distances by kind and element, as `apportion` has them."""
     own, above = weights[level], levels.parent[level]
     whole = weights[max(level - 1, 0)]
     width = np.zeros_like(whole)

@@ -25,10 +25,10 @@ NoMoveReasons = dict[Cause | None, Reason]
 
 
 class RepairAction(NamedTuple):
-    """One move of one shard.
+    """A move that a shard needs.
 
-    - `target`: set where finding the move has found it already.
-    - `unit`: the node of a colocated stream that leaves for all of its shards.
+    - `target`: set if the search for the move has found it already.
+    - `unit`: the node of a colocated stream that leaves, for all of its shards.
     """
 
     cause: Cause
@@ -40,14 +40,14 @@ class RepairAction(NamedTuple):
 
 
 class NoAction(NamedTuple):
-    """A cause for which there is no move, and why."""
+    """A cause without a possible move, and the reason."""
 
     cause: Cause
     reason: Reason
 
 
 def why_leaving(node: int, topology: Topology) -> Reason:
-    """Say why a replica is to leave its node."""
+    """Explain why a replica should leave its node."""
     if topology.administrative[node] is AdministrativeState.DRAINING:
         return why_draining(node, topology)
     message = f"the replica on node {topology.ids[node]} is marked for replacement"
@@ -55,7 +55,7 @@ def why_leaving(node: int, topology: Topology) -> Reason:
 
 
 class ActionFinder:
-    """Finds actions for one run; that an arrangement cannot be improved is found out once."""
+    """Finds actions during one run; remembers arrangements that no move improves."""
 
     def __init__(self, scope: RepairScope) -> None:
         self._scope, self._state = scope, scope.state
@@ -95,7 +95,7 @@ class ActionFinder:
         yield from self._improving_action(needs, Strength.PREFERRED, view)
 
     def _why_missing(self, nodes: list[int], slot: int) -> Reason:
-        """The cause of a repair; what a dead node has held shares one."""
+        """Return the reason of a missing replica; replicas of one dead node share theirs."""
         node = nodes[slot]
         if node == EMPTY:
             return Reason(Code.REPLICA_MISSING, f"replica {slot} has not been placed yet")
@@ -106,7 +106,7 @@ class ActionFinder:
     def _improving_action(
         self, needs: ShardNeeds, strength: Strength, view: View
     ) -> Iterator[RepairAction | NoAction]:
-        """The move that keeps rules of this strength better, if any is broken."""
+        """Yield the move that keeps rules of this strength better, if one is broken."""
         if not needs.breaks(strength):
             return
         required = strength is Strength.REQUIRED
@@ -133,7 +133,7 @@ class ActionFinder:
     def _improving_move(
         self, needs: ShardNeeds, case: ShardCase, strength: Strength, view: View
     ) -> tuple[int, int] | Reason:
-        """The best move, as slot and target, or why there is none."""
+        """Find the best move as slot and target, or the reason why there is none."""
         alone = bool(case.others or case.backed_off_targets)
         key = (needs.stream.index, strength, tuple(case.nodes), case.shard if alone else None)
         if key in self._not_improvable:
@@ -144,8 +144,16 @@ class ActionFinder:
         return found
 
     def _surplus_slot(self, needs: ShardNeeds, view: View) -> int:
-        """The slot to give up: on a dead node, then on one that is to leave, then on a doubtful
-        one, then what the rules miss least; the leader last; then from the fullest domain."""
+        """Choose the slot to give up, in this order:
+
+        - a replica on a dead node
+        - on a node that it should leave
+        - on a node that is not up
+        - one that is not among a colocated stream's shared nodes
+        - the one without which the rules are kept best
+        - a follower before the leader
+        - from the fullest domain, then the fullest node
+        """
         topology, stream, case = self._state.topology, needs.stream, needs.case
         rank = topology.order()
         unit = self._scope.colocation.nodes(stream) if needs.is_colocated else None
@@ -168,7 +176,7 @@ def _leaving_action(cause: Cause, needs: ShardNeeds, slot: int, reason: Reason) 
 
 
 def _rank_condition(leaves: bool, node: int, topology: Topology) -> int:
-    """How the node of a replica fares."""
+    """Rank the condition of a replica's node, worst first."""
     if topology.is_dead(node):
         return _DEAD
     if leaves:

@@ -69,7 +69,7 @@ class Colocation:
             self._nodes[stream.index] = {**targets}
 
     def case(self, stream: Stream, shard: int, view: View) -> ShardCase:
-        """Return the targets in the order of their slots as one shard, asked about for `shard`."""
+        """Return the targets by slot as the case of one shard."""
         targets, rank = self.targets(stream), self._state.topology.order()
         ordered = sorted(targets, key=lambda node: (targets[node], int(rank[node])))
         held = Counter(node for each in stream.shards for node in view.replicas(each))
@@ -91,7 +91,7 @@ class Colocation:
         return {node: ranked[node] for node in first[:copies]}
 
     def _case_of(self, stream: Stream, nodes: Sequence[int]) -> ShardCase:
-        """The nodes of a colocated stream as one shard."""
+        """Make the case of a shard on the nodes of a colocated stream."""
         assert stream.policy is not None
         rules, room = tuple(self._rule_set(stream).rules), len(stream.shards)
         return ShardCase(stream.spec, stream.policy, rules, 0, nodes, (), room)

@@ -139,13 +139,13 @@ class ShardNeeds:
 
     @property
     def stray_slots(self) -> list[int]:
-        """Those of them on live nodes."""
+        """Stray replicas on live nodes, by slot."""
         is_dead = self._topology.is_dead
         return [slot for slot in self.kept_stray_slots if not is_dead(self.nodes[slot])]
 
     @cached_property
     def surplus_count(self) -> int:
-        """Replicas beyond those that are asked for; none while one is held, which may return."""
+        """Number of surplus replicas; 0 while one is on a node under a hold, which may return."""
         if self.may_restore:
             return 0
         return max(len(self.nodes) - self.nodes.count(EMPTY) - self.stream.copies, 0)

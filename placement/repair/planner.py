@@ -124,7 +124,7 @@ class RepairPlanner:
         self._batch = BatchMoves()
 
     def violations(self, shards: Iterable[int]) -> list[Violation]:
-        """List the violations of shards as they are planned now, judged from nothing."""
+        """List the violations of shards as they are planned now, diagnosed anew."""
         scope, reporter = self._scope(), ViolationReporter(self._state)
         return [each for s in shards for each in reporter.violations_of(scope.needs(s), {})]
 

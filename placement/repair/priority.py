@@ -90,7 +90,7 @@ def _deficits(needs: ShardNeeds) -> Deficits:
 
 
 def _excess(needs: ShardNeeds, strength: Strength) -> tuple[int, ...]:
-    """By rule of this strength how far the shard is from it, 0 where it is kept."""
+    """Measure by rule of this strength how far the shard is from it; 0 if it is kept."""
     case, broken, scope = needs.case, needs.broken_rules, needs.scope
     context = case.rule_context(scope.judging, case.live(scope.state.topology), None)
     return tuple(

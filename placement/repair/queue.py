@@ -80,12 +80,12 @@ class ThrottledShards:
         self._heaps[EMPTY] = sorted(waits)
 
     def drop(self, shard: int) -> None:
-        """The shard waits no more."""
+        """Take a shard out."""
         self._priorities.pop(shard, None)
         self._node.pop(shard, None)
 
     def first(self) -> Priority | None:
-        """The urgency of the shard at the front, of those that need not wait for a node."""
+        """Return the priority of the first shard that need not wait for a node."""
         fronts = [self._front(node) for node in [*self._heaps] if not self._is_waiting(node)]
         return min((front for front in fronts if front is not None), default=None)
 
@@ -101,7 +101,7 @@ class ThrottledShards:
         return node != EMPTY and self._is_closed(node)
 
     def _front(self, node: int) -> Priority | None:
-        """The first of one heap that is not out of date; a node's heap that is empty is dropped."""
+        """Return the first current entry of one heap; drops a node's heap that is empty."""
         heap = self._heaps[node]
         while heap and not self._is_current(heap[0], node):
             heappop(heap)
@@ -114,7 +114,7 @@ class ThrottledShards:
         return self._priorities.get(shard) == priority and self._node.get(shard, EMPTY) == node
 
     def shards(self) -> list[int]:
-        """All that wait, in no order."""
+        """List all waiting shards, in no order."""
         return [*self._priorities]
 
 
@@ -201,7 +201,7 @@ class RepairQueue:
             self._ready.add(shard)
 
     def _awaited_node(self, said: Collection[Violation]) -> int:
-        """The node whose moves away a shard waits for, where it waits for nothing else."""
+        """Return the node whose outgoing moves a shard waits for, if for nothing else."""
         waits = [v.reason for v in said if v.violation_class is not ViolationClass.FIXABLE]
         nodes = {each.seen for each in waits if each.code is Code.LIMIT_REACHED and each.seen}
         if len(nodes) != 1 or any(each.seen not in nodes for each in waits):

@@ -1,13 +1,13 @@
-"""Finds where a replica goes, and which replica of a shard should go so that rules hold better.
+"""Finds the target of a replica, and the replica of a shard whose move keeps rules better.
 
-A score says how far an arrangement is from each of its rules. A move that does not lower it is
-never made, so that moves cannot go round in circles. The strategy proposes the node, with the
-leaving replica not counted any more.
+A score measures the distance of an arrangement from each of its rules. No move is made that does
+not lower it, so that moves cannot go round in circles.
 
-A strategy proposes one node, by its own order and by loads, and that node may keep a rule no better
-although another would. Whether a shard can be repaired must not depend on loads, which change
-without an event for the shard, nor on which nodes are full: where the proposal does not help, one
-node of each kind that the rules tell apart is tried.
+The strategy proposes the target, with the leaving replica left out of its counts. It proposes a
+single node, by its own order and by loads; that node may keep a rule no better although another
+would. Whether a shard can be repaired must not depend on loads, which change without an event for
+the shard, nor on which nodes are full. So if the proposal does not help, one node of each kind that
+the rules distinguish is tried.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -54,14 +54,15 @@ def find_alternatives(
     mask: Mask,
     view: View,
 ) -> list[int]:
-    """Find nodes of `mask`, one of each kind, for the replica on `old`.
+    """Find nodes for the replica on `old`: from `mask`, the best of each kind.
 
-    Beside the replicas of `context`; rules may mind none of them more than `most` says, rule by
-    rule.
+    - `context`: the other replicas of the shard.
+    - `most`: by rule, the highest penalty that a node may have.
 
-    Of a kind it is the one that limits leave free, then the nearest, the least loaded, the first by
-    id. Nodes are of one kind if every rule minds them alike, and if at every level and tag they
-    share the domains of the same replicas and are both, or both not, the last node there.
+    Of a kind, the node comes first that limits leave free, then the nearest, the least loaded, the
+    first by id. Two nodes are of one kind if every rule has the same penalty for them, and if at
+    every level and tag they share the domains of the same replicas, and each is, or each is not,
+    the last free node of its domain.
     """
     topology, found = context.topology, np.flatnonzero(mask)
     minded = [rule.penalty(context) for rule in rules]
@@ -91,9 +92,10 @@ def find_alternatives(
 def _domain_columns(
     topology: Topology, scope: Scope, context: RuleContext
 ) -> Iterable[NDArray[np.bool_]]:
-    """Describe each node's domain against each of the replicas.
+    """Yield masks that compare each node's domain with those of the replicas.
 
-    Whether they share it, and whether the node is the last one there that could take a replica.
+    One mask per replica: whether the node shares its domain; then whether the node is the last one
+    in its domain that could take a replica.
     """
     domains = topology.domain_of(scope)
     yield from (domains == domains[node] for node in context.replicas)
@@ -108,14 +110,13 @@ _Ranked = tuple[tuple[Any, ...], int, int]
 
 
 class ShardCase(NamedTuple):
-    """A shard whose replicas are looked at, or the nodes that all shards of a colocated stream
-    share.
+    """A shard to be repaired, or the shared nodes of a colocated stream as one shard.
 
     - `nodes`: by slot, EMPTY where none is.
-    - `others`: live nodes of the stream's other shards, where a rule asks for them.
+    - `others`: live nodes of the stream's other shards, if a rule needs them.
     - `room`: replicas that a node has to take at once.
     - `backed_off_targets`: nodes on which moves of the shard have failed just now.
-    - `held`: how many shards of a colocated stream hold a replica on each node.
+    - `held`: by node, the number of shards of a colocated stream with a replica there.
     """
 
     spec: StreamSpec
@@ -130,23 +131,23 @@ class ShardCase(NamedTuple):
 
     @property
     def factor(self) -> int:
-        """Replicas that are asked for."""
+        """Number of replicas that the shard should have, extra copies included."""
         return self.policy.copies(self.spec.replication_factor)
 
     def live(self, topology: Topology) -> list[int]:
-        """Slots whose replica is not lost."""
+        """List the slots whose replica is not lost."""
         return [s for s, n in enumerate(self.nodes) if n != EMPTY and not topology.is_lost(n)]
 
     def rule_context(
         self, topology: Topology, slots: Sequence[int], slot: int | None
     ) -> RuleContext:
-        """The replicas in `slots` as rules are asked about them, `slot` being the next to fill."""
+        """Make the context of rules for the replicas in `slots`; `slot` is the next to fill."""
         kept = [self.nodes[each] for each in slots]
         parts = (self.factor, kept, self.others, self.policy.nodes, self.spec.shards, slots, slot)
         return RuleContext(topology, *parts)
 
     def with_node(self, slot: int, node: int) -> "ShardCase":
-        """The case with another node in a slot."""
+        """Copy the case with another node in a slot."""
         nodes = [*self.nodes]
         nodes[slot] = node
         return self._replace(nodes=nodes)
@@ -154,17 +155,17 @@ class ShardCase(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RuleScore:
-    """Distance of an arrangement from each required and each preferred rule, in their order; 0 is
-    kept.
+    """Distance of an arrangement from each rule, in their order; 0 if the rule is kept.
 
-    The first required entry counts replicas on nodes that the policy does not admit.
+    The first entry of `required` counts replicas on nodes that the policy does not admit, if it
+    filters nodes.
     """
 
     required: tuple[int, ...]
     preferred: tuple[int, ...]
 
     def is_better_than(self, other: "RuleScore", strength: Strength) -> bool:
-        """Whether every required rule is kept no worse, and rules of this strength are better."""
+        """Whether no required rule is kept worse and rules of this strength are kept better."""
         if any(mine > theirs for mine, theirs in zip(self.required, other.required, strict=True)):
             return False
         if strength is Strength.REQUIRED:
@@ -173,12 +174,15 @@ class RuleScore:
 
     @property
     def key(self) -> tuple[int, tuple[int, ...]]:
-        """For comparing arrangements of one shard: required rules together, then preferred ones."""
+        """Sort key among arrangements of a shard: required rules together, then preferred ones."""
         return sum(self.required), self.preferred
 
 
 def score(case: ShardCase, topology: Topology) -> RuleScore:
-    """Judge the live replicas of a case, without those that are drained, one against the others."""
+    """Score the live replicas of a case, each one against the others.
+
+    Replicas on draining nodes are left out.
+    """
     live = [slot for slot in case.live(topology) if not _is_draining(topology, case.nodes[slot])]
     sums: dict[Strength, list[int]] = {Strength.REQUIRED: [], Strength.PREFERRED: []}
     admits = case.policy.nodes
@@ -201,10 +205,11 @@ def score(case: ShardCase, topology: Topology) -> RuleScore:
 
 
 def find_target(case: ShardCase, slot: int, view: View, may_stay: bool = False) -> int | Reason:
-    """Find the target of a slot's replica; the one that stands there is not counted any more.
+    """Find the target of a slot's replica, or the reason why there is none.
 
-    With `may_stay` its node is a candidate like others: the answer is that node where the strategy
-    would choose it again. Backed-off targets are none; the reason says where only they would do.
+    The replica in the slot is left out of all counts. With `may_stay` its node is a candidate like
+    others, and the answer if the strategy would choose it again. Backed-off targets are no
+    candidates; if only they would do, the reason is BACKING_OFF.
     """
     found = _find_candidate(case, slot, view, may_stay)
     if isinstance(found, Reason) and case.backed_off_targets:
@@ -214,14 +219,14 @@ def find_target(case: ShardCase, slot: int, view: View, may_stay: bool = False) 
 
 
 def why_backing_off(case: ShardCase, node: int, topology: Topology) -> Reason:
-    """Explain why a node is not tried again yet."""
+    """Explain why a move to a node is not tried again yet."""
     move = f"a move of {case.spec.stream}/{case.shard} to node {topology.ids[node]}"
     message = format_wait(f"{move} was not completed, and its backoff has not ended")
     return Reason(Code.BACKING_OFF, message)
 
 
 def _find_candidate(case: ShardCase, slot: int, view: View, may_stay: bool) -> int | Reason:
-    """Find the target of a slot's replica, no backed-off target being a candidate."""
+    """Find the target of a slot's replica among all but backed-off targets."""
     topology, policy, old = view.topology, case.policy, case.nodes[slot]
     kept = [s for s in case.live(topology) if s != slot]
     held = frozenset([node for node in case.nodes if node != EMPTY])
@@ -254,7 +259,7 @@ def _find_candidate(case: ShardCase, slot: int, view: View, may_stay: bool) -> i
 def _extend(
     case: ShardCase, slot: int, kept: list[int], held: frozenset[int], mask: Mask, view: View
 ) -> int | Reason:
-    """The strategy's answer; where its rules may be broken, that of the rules alone."""
+    """Ask the strategy for a target; if its rules are preferred, then the rules alone."""
     need = _request(case, slot, kept, held)
     found = STRATEGIES[case.policy.strategy].extend(need, case.policy, mask, view)
     if isinstance(found, Reason) and case.policy.strength is Strength.PREFERRED:
@@ -265,7 +270,7 @@ def _extend(
 
 
 def _request(case: ShardCase, slot: int, kept: list[int], held: frozenset[int]) -> ReplicaRequest:
-    """Make the request for the slot, with the replicas in the slots `kept` staying."""
+    """Make the request for a node for the slot; the replicas in the slots `kept` stay."""
     return ReplicaRequest(
         case.spec.stream,
         case.shard,
@@ -288,8 +293,14 @@ def best_improving_move(
 ) -> tuple[int, int] | Reason:
     """Find the slot and the target of the move that keeps rules of this strength best.
 
-    Best score first, then the node that the fewest shards hold, one in doubt, a follower, the
-    nearest, from the fullest node to the emptiest. A Reason where no single move helps.
+    Returns a Reason if no single move helps. In this order, first:
+
+    - the best score
+    - the node with the fewest shards of a colocated stream
+    - a node that does not count for rules
+    - a follower
+    - the nearest target
+    - from the fullest node to the emptiest
     """
     before = score(case, judging)
     reasons: list[Reason] = []
@@ -335,7 +346,7 @@ def best_improving_move(
 
 
 def _rank_move(case: ShardCase, slot: int, target: int, after: RuleScore, view: View) -> _Ranked:
-    """A move as `best_improving_move` compares it, behind its rank."""
+    """Return a move with its rank in front, as `best_improving_move` compares it."""
     topology, node = view.topology, case.nodes[slot]
     pressure = -float(view.load[node] / topology.weight[node])
     near = int(distance(topology, node)[target])
@@ -351,7 +362,7 @@ def _rank_move(case: ShardCase, slot: int, target: int, after: RuleScore, view: 
 def _find_other_moves(
     case: ShardCase, strength: Strength, before: RuleScore, view: View, judging: Topology
 ) -> Iterator[_Ranked]:
-    """Moves that keep rules of this strength better although no strategy proposes them."""
+    """Yield moves that keep rules of this strength better and that no strategy proposes."""
     topology = view.topology
     rules = RuleSet(case.rules).repairable
     most = _penalty_limits(rules, strength, before)
@@ -377,16 +388,16 @@ def _find_other_moves(
 
 
 def _unlocated_mask(case: ShardCase, topology: Topology) -> Mask:
-    """Nodes without a location where others of the case's stream have one."""
+    """Mask nodes without a location, if the case's rules prefer nodes with one."""
     context = case.rule_context(topology, (), None)
     first = [rule.penalty(context) > 0 for rule in case.rules if rule.prefers_located]
     return first[0] if first else np.zeros(topology.size, bool)
 
 
 def _allowed_targets(case: ShardCase, node: int, strength: Strength, view: View) -> Mask:
-    """Mask the targets of a replica on the node for rules of this strength.
+    """Mask the targets of a replica on the node, for rules of this strength.
 
-    For a preferred rule it does not leave a node with a location for one without.
+    For a preferred rule a replica does not leave a node with a location for one without.
     """
     last = _unlocated_mask(case, view.topology)
     everywhere: Mask = ~last
@@ -394,12 +405,12 @@ def _allowed_targets(case: ShardCase, node: int, strength: Strength, view: View)
 
 
 def _is_draining(topology: Topology, node: int) -> bool:
-    """Whether the replica on a node leaves anyway, which is the drain's business."""
+    """Whether the replica on a node leaves anyway, because the node drains."""
     return topology.administrative[node] is AdministrativeState.DRAINING
 
 
 def _penalty_limits(rules: Sequence[Rule], strength: Strength, before: RuleScore) -> list[int]:
-    """Compute by rule how much a single replica may be minded, so that the whole can be better.
+    """Compute by rule the highest penalty of a single replica with which the score can fall.
 
     For a preferred rule no required rule may be broken at all.
     """
@@ -418,9 +429,9 @@ def _is_required(rule: Rule) -> bool:
 
 
 def _find_least_violating(case: ShardCase, slot: int, view: View) -> int | None:
-    """Find the node that breaks required rules least, if none keeps them all.
+    """Find the node that breaks required rules least, if no node keeps them all.
 
-    An arrangement far from its rules so gets nearer step by step.
+    Brings an arrangement that is far from its rules nearer, step by step.
     """
     asked = [rule for rule in case.rules if rule.repairable or rule.prefers_located]
     rules = [_soften(rule) for rule in sorted(asked, key=lambda rule: not _is_required(rule))]
@@ -439,7 +450,7 @@ def _find_least_violating(case: ShardCase, slot: int, view: View) -> int | None:
 
 
 def _soften(rule: Any) -> Rule:
-    """The rule as one that may be broken."""
+    """Copy the rule with preferred strength."""
     if rule.strength is Strength.PREFERRED:
         return rule  # type: ignore[no-any-return]
     return replace(rule, strength=Strength.PREFERRED)  # type: ignore[no-any-return]

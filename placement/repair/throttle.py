@@ -154,8 +154,10 @@ class Throttle:
             self._pairs[pair] += by
 
     def _node_limit_exceeded(self, removed: int, target: int) -> Reason | None:
-        """Limits on what comes to the target and on what leaves the other node. The second names
-        its node in `seen`: shards wait for that."""
+        """Return the reason if the target receives, or the other node gives, too many.
+
+        The second names its node in `seen`: the shard waits for that node.
+        """
         limits, ids = self._state.configuration.limits, self._state.topology.ids
         incoming = self._ledger.incoming[target]
         if incoming >= limits.max_in_per_node:
@@ -169,7 +171,7 @@ class Throttle:
         return Reason(Code.LIMIT_REACHED, message, 1, 0, "node", (ids[removed],))
 
     def _pair_limit_exceeded(self, source: int, target: int) -> Reason | None:
-        """The limit on copies between two domains."""
+        """Return the reason if too many copies run between the two domains."""
         most = self._state.configuration.limits.max_per_domain_pair
         pair = None if most is None else self._domain_pair(source, target)
         if most is None or pair is None:
@@ -182,7 +184,7 @@ class Throttle:
         return Reason(Code.LIMIT_REACHED, message, 1, most - copied)
 
     def _touching_limit_exceeded(self, removed: int, target: int) -> Reason | None:
-        """The limit on moves towards and away from a node together."""
+        """Return the reason if a node has too many moves towards and away from it."""
         most, topology = (
             self._state.configuration.limits.max_touching_per_node,
             self._state.topology,
@@ -210,7 +212,7 @@ class Throttle:
         return None if ends[0] == ends[1] else (ends[0], ends[1])
 
     def _open_pairs(self) -> Counter[tuple[int, int]]:
-        """Open copies between each two domains of the top level."""
+        """Count the open copies between each two domains of the top level."""
         if self._pairs is None:
             opened = self._ledger.by_shard.values()
             pairs = (self._domain_pair(each.source, each.added) for each in opened)

@@ -27,14 +27,15 @@ Shards = NDArray[np.int64]
 
 @dataclass(slots=True)
 class ShardTriage:
-    """Shards sorted by what repair has to do about them.
+    """Shards sorted by how repair handles them.
 
-    - `under_replicated`: lacks replicas and breaks no rule with those it has; by shard its live
-      replicas and how many are asked for.
-    - `healthy`: wants nothing, a held replica counting as there; the same two numbers.
+    - `under_replicated`: lacks replicas and breaks no rule with those it has; by shard its live and
+      its required number of replicas.
+    - `healthy`: needs nothing, with a replica on a node under a hold taken as present; the same two
+      numbers.
     - `successors`: slot of the next leader of a shard of either kind whose first replica is dead.
     - `leader_not_allowed`: of either kind; its first replica, or its successor, may not lead.
-    - `needs_inspection`: all others; each is looked at by itself.
+    - `needs_inspection`: all others; each is inspected by itself.
     """
 
     under_replicated: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -71,7 +72,10 @@ def triage(
 
 
 def shards_without_fit_leader(state: ClusterState, scope: RepairScope) -> list[int]:
-    """Every shard that may want another leader."""
+    """List every shard whose first replica is dead or may not lead.
+
+    Includes every shard of a stream whose policy names leaders.
+    """
     topology, found = state.topology, []
     leads = np.append(topology.can_lead & ~topology.dead, False)
     for index, rows in state.table.streams():
@@ -88,9 +92,9 @@ def _is_judged_by_columns(rule: Rule) -> bool:
 
 
 def _group_streams(state: ClusterState, shards: Shards) -> Iterator[tuple[Stream, Shards]]:
-    """Group shards of streams with one policy, one number of slots and one of copies.
+    """Group shards of streams with one policy and equal numbers of slots and copies.
 
-    With one of these streams.
+    Yields an example stream with its group.
     """
     indexes, same = np.unique(state.table.streams_of(shards), return_inverse=True)
     kinds: dict[tuple[int, int, int], int] = {}
@@ -148,7 +152,7 @@ def _find_leaders(topology: Topology, rows: Shards, live: Mask, copies: int) -> 
 
 
 def _may_violate(scope: RepairScope, stream: Stream, rows: Shards, stays: Mask) -> Mask:
-    """Rows that may break a rule with the replicas that stay."""
+    """Mask the rows that may break a rule with the replicas that stay."""
     assert stream.policy is not None
     doubted = np.zeros(len(rows), bool)
     context = RuleContext(scope.judging, stream.copies, (), nodes=stream.policy.nodes)

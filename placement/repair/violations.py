@@ -85,8 +85,11 @@ class ViolationReporter:
     def under_replication_of(
         self, shard: int, key: tuple[str, int], seen: ShardTriage, failed: NoMoveReasons
     ) -> tuple[Violation, ...] | None:
-        """Return the violations of a shard that breaks no rule, as `seen` where it is planned to
-        stand; None where only `violations_of` knows why it lacks replicas."""
+        """Return the violations of a shard that breaks no rule, as sorted by triage.
+
+        None if only `violations_of` knows why it lacks replicas. `seen` is the triage of the shards
+        as planned, `failed` the reasons why no move was issued.
+        """
         state = self._state
         live, factor = seen.under_replicated.get(shard) or seen.healthy[shard]
         opened = state.ledger.by_shard.get(shard)
@@ -104,8 +107,10 @@ class ViolationReporter:
         return (_missing_replicas(*key, live, factor, waits, ViolationClass.DEFERRED, state.now),)
 
     def missing_replicas(self, live: int, factor: int, why: Reason) -> Violation:
-        """Return the violation of any shard that breaks no rule, has `live` of `factor` replicas,
-        and waits for a limit or for the source."""
+        """Return the violation of an under-replicated shard that waits.
+
+        It breaks no rule, has `live` of `factor` replicas, and waits for a limit or for the source.
+        """
         return _missing_replicas("", 0, live, factor, why, ViolationClass.DEFERRED, self._state.now)
 
     def _shard_to_diagnose(self, shard: int) -> ShardToDiagnose:
