@@ -1,5 +1,5 @@
-"""The pure core: given events and a time it returns placements, moves and their reasons.
+"""Holds the pure core: computes placements, moves and their reasons from events and a time.
 
-No I/O, clock, randomness or logging happens here; the stream, the offline tool and the
-simulator run the same functions.
+No I/O, clock, randomness or logging happens here; the stream, the offline tool and the simulator
+run the same functions.
 """

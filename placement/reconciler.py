@@ -1,7 +1,7 @@
-"""The one entry point of the stream: `Reconciler.apply(events, now) -> Ready`.
+"""Holds the one entry point of the core: `Reconciler.apply(events, now) -> Ready`.
 
-Events change the state; what has to be done about it is then derived from the state. The shell
-persists `Ready` and goes on; if persisting fails the process dies and rebuilds with `restore`.
+Events change the state; the work is then derived from the state. The shell persists `Ready` and
+goes on. If persisting fails the process dies, and the next one rebuilds with `restore`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ from placement.state import DIGEST_VERSION, ClusterState, ReadModel, digest_v1, 
 
 
 class Reconciler:
-    """A deterministic state machine over events; holds no clock and does no I/O."""
+    """Runs the core as a deterministic state machine over events, without a clock or I/O."""
 
     def __init__(self, configuration: Configuration, state: ClusterState | None = None) -> None:
         """Make the controllers, each after those that it calls.
@@ -74,8 +74,8 @@ class Reconciler:
         )
         self._rebalancing, self._moves, self._holds = rebalancing, moves, holds
         self._streams, self._registry, self._nodes = streams, registry, nodes
-        # In any order, but for repair: it asks the topology whose replicas are held, which is
-        # what the holds write there.
+        # In any order, except that repair comes last: it asks the topology which replicas are
+        # under a hold, and the hold controller writes that there.
         for each in (orders, rebalancing, holds, streams, registry, self._repair):
             each.resume()
 
@@ -88,12 +88,12 @@ class Reconciler:
 
     @property
     def state(self) -> ReadModel:
-        """The facts that it decides from, to be read between two batches."""
+        """Return the facts that it decides from, to be read between two batches."""
         return self._state
 
     @property
     def digest(self) -> str:
-        """Digest of the state of record, 16 hexadecimal characters."""
+        """Return the digest of the state of record, 16 hexadecimal digits."""
         return str(self._state.publisher.digest)
 
     def digest_of_version(self, version: int) -> str | None:
@@ -104,26 +104,26 @@ class Reconciler:
 
     @property
     def now(self) -> int:
-        """Time of the core in ms: the largest it was given."""
+        """Return the core's time in ms: the largest it was given."""
         return self._state.now
 
     @property
     def open_moves(self) -> int:
-        """Number of moves under way."""
+        """Return the number of moves under way."""
         return len(self._state.ledger.by_shard)
 
     @property
     def awaits_time(self) -> bool:
-        """Whether time alone may decide something: a node may fall silent, a move expire."""
+        """Return whether time alone may decide something: a node may fall silent, a move expire."""
         alive = (Liveness.UP, Liveness.SUSPECT)
         return self.open_moves > 0 or any(n.liveness in alive for n in self._state.nodes.values())
 
     def memory_of(self, kind: str) -> Mapping[str, Mapping[str, Any]]:
-        """The memory of a kind, by name."""
+        """Return the memory of a kind, by name."""
         return self._state.memory.of_kind(kind)
 
     def in_force(self) -> Ready:
-        """All nodes, streams, violations and memory as they stand, as if just published."""
+        """Return all nodes, streams, violations and memory as they are, as if just published."""
         state = self._state
         return Ready(
             decisions={name: stream.decision for name, stream in state.streams.items()},
@@ -136,14 +136,14 @@ class Reconciler:
         )
 
     def apply(self, events: Sequence[Event], now: int, caught_up: bool = True) -> Ready:
-        """Apply the events of a batch in order and derive what has to be done.
+        """Apply the events of a batch in order and derive the work that they make.
 
-        The phases rest on each other: events first; then time, which ends orders, holds and moves;
-        then streams that wait, as a node may have come; then balance and repair, which see all of
-        it; then what is revised, told and forgotten.
+        The order of the phases matters: events first; then time, which ends orders, holds and
+        moves; then streams that wait, as a node may have come; then balance and repair, which see
+        all of it; then decisions are revised, progress is reported, and old records are forgotten.
 
-        `caught_up` says that the source is not behind; until then no repair is issued on verdicts
-        that newer events may already have overtaken.
+        `caught_up`: the source is not behind. Until then no repair is issued on verdicts that newer
+        events may already have overtaken.
         """
         state = self._state
         state.begin(now)
@@ -211,6 +211,6 @@ class Reconciler:
         return self._operators.preview(asked)
 
     def violations(self) -> list[Violation]:
-        """List what every shard breaks now, judged from nothing: the audit's view."""
+        """List what every shard breaks now, computed from the arrangement alone, for the audit."""
         streams = self._state.streams.values()
         return self._repair.violations(shard for stream in streams for shard in stream.shards)

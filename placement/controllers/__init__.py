@@ -1,4 +1,4 @@
-"""One controller per kind of event: each carries events out on the state and asks for work.
+"""Carries out each kind of event on the state, by a controller of its own.
 
 Streams, moves, nodes, holds, operators' requests with their previews, rebalancing. Imports all of
 the core but `liveness` and `explain`; only the reconciler imports it.

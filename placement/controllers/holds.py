@@ -37,10 +37,11 @@ _WORD = "suspect or dead"
 
 @dataclass(frozen=True, slots=True)
 class ActiveHold:
-    """A hold under way. Times are ms.
+    """Holds what is known of a hold under way. Times are ms.
 
-    `since`: nodes that went from then on are in it; `most`: how many were away at once at most;
-    `away`: how many are; `returned_at`: when one came back last, or when it began.
+    - `since`: nodes that went from then on are in it.
+    - `most`: the most nodes that were away at once; `away`: how many are away now.
+    - `returned_at`: when a node came back last, or when the hold began.
     """
 
     domain: str | None
@@ -52,7 +53,7 @@ class ActiveHold:
 
     @property
     def name(self) -> str:
-        """Name under which the hold is remembered and overridden."""
+        """Return the name under which the hold is remembered and overridden."""
         return self.domain or FLEET
 
 
@@ -90,7 +91,7 @@ class HoldController:
         return sorted(self._nodes_away(self._held[name]), key=lambda node: int(rank[node]))
 
     def override(self, name: str) -> None:
-        """Have what is held replaced all the same.
+        """Let repair replace the replicas of a hold all the same.
 
         The hold stays overridden until the nodes that went are away for longer than the window.
         """
@@ -134,7 +135,7 @@ class HoldController:
         return bool(begun)
 
     def _find_triggers(self, recent: set[int]) -> dict[str, HoldTrigger]:
-        """Find what would be held if no hold were known, by name."""
+        """Find the holds that would begin if none were known, by name."""
         topology = self._state.topology
         gone = self._mask(recent)
         there = ~topology.dead & ~self._mask(self._away)
@@ -192,6 +193,7 @@ class HoldController:
             )
 
     def _keep(self, name: str, held: ActiveHold | None) -> None:
+        """Remember the hold, or forget it with `held` None."""
         body: Mapping[str, Any] | None = None
         if held is None:
             del self._held[name]

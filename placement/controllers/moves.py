@@ -172,10 +172,10 @@ class MoveController:
         self._back_off(opened.move)
 
     def end(self, opened: OpenMove, end: MoveState, reason: Reason, replaced: bool = True) -> None:
-        """End an open move; unless it completed, the replica stands where it stood before.
+        """End an open move; unless it completed, the plan takes it back.
 
-        Then the moves for balance that were to go with it are cancelled, too.
-        `replaced`: the shard's next move, if it comes in this batch, supersedes a cancelled one.
+        The moves for balance that were to go with it are cancelled, too. `replaced`: the shard's
+        next move, if it comes in this batch, supersedes a cancelled one.
         """
         if self._state.ledger.by_shard.get(opened.shard) is not opened:
             return  # it ended just now, along with another one

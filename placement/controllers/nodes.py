@@ -128,7 +128,7 @@ class NodeController:
     def _decide_location(
         self, event: NodeChanged, before: NodeView | None, placed: bool
     ) -> tuple[LocationDecision, str]:
-        """Decide where the node stands after the event, and by whose word."""
+        """Decide the node's location after the event, and whose word it rests on."""
         if before is not None and not placed:
             same = LocationDecision(
                 before.attributes, before.claimed, before.pending, before.quarantine

@@ -29,7 +29,7 @@ from placement.state import ClusterState
 
 # People look at progress; a drain of a zone has a hundred thousand shards to count.
 PROGRESS_MS = 5_000
-# What is done at once and has no impact that would have to be told.
+# Actions that are done at once and have no impact to report.
 _DONE = {
     Action.FORGET: "{} is forgotten",
     Action.RELEASE: "the hold-down of {} is ended",
@@ -58,7 +58,7 @@ class OperatorController:
         self._rebalancing = rebalancing
 
     def preview(self, asked: OperatorAsked) -> Preview:
-        """Preview what the request would touch, and what stands against it."""
+        """Preview the impact of a request, and what forbids it."""
         return preview(
             self._state,
             self._orders,
@@ -119,6 +119,7 @@ class OperatorController:
         return None
 
     def _begin_order(self, event: OperatorAsked, seen: Preview) -> None:
+        """Enter an order and give its nodes the state that it makes."""
         known = self._orders.by_target.get(event.target)
         until = None if event.ttl_ms is None else self._state.now + event.ttl_ms
         if known is None:
@@ -204,6 +205,8 @@ class OperatorController:
         return sum(int(load[node]) for node in nodes), sum(leaving[node] for node in nodes)
 
     def _with_counts(self, order: Order, left: int, moving: int, done: bool) -> Order:
+        """Return the order with what is left, on its way and blocked, and with the time of this
+        report."""
         state, blocked = self._state, []
         for node in self._orders.nodes(order.target) or []:
             for shard in state.streams.sorted_by_key({*state.table.shards_on(node)}):
@@ -235,6 +238,7 @@ class OperatorController:
 
 
 def _describe_acceptance(event: OperatorAsked, seen: Preview) -> str:
+    """Describe the consequence of an accepted request."""
     done = _DONE.get(event.action)
     if done is not None:
         return done.format(event.target)

@@ -30,7 +30,7 @@ from placement.planning import ShardState, Touched, compute_impact
 from placement.state import ClusterState
 from placement.wording import format_count
 
-# These take replicas off nodes, or let loose what was held back.
+# These take replicas off nodes, or let repair take up what a hold has kept from it.
 _DESTRUCTIVE = (Action.DRAIN, Action.OVERRIDE_HOLD, Action.APPROVE_RELOCATION)
 # So many copies are harmless whatever was meant: half of what limits allow at once as shipped.
 _COPIES_UNSEEN_MAX = 100
@@ -38,15 +38,18 @@ _ENDS = {
     Action.UNDRAIN: (Action.DRAIN, Action.MAINTENANCE),
     Action.UNCORDON: (Action.CORDON,),
 }
-# What is asked for one node, not for a domain.
+# Requests for one node, not for a domain.
 _OF_ONE_NODE = (Action.FORGET, Action.RELEASE)
 _STANDS = (Action.DRAIN, Action.MAINTENANCE, Action.CORDON)
 
 
 @dataclass(frozen=True, slots=True)
 class RelocationSummary:
-    """Nodes that would stand in `location` instead of `was` (equal where only tags differ).
-    `meant`: the known place of which the new one is probably a misspelling."""
+    """Counts the nodes that would stand in `location` instead of `was`.
+
+    Both are equal where only tags differ. `meant`: the known location of which the new one is
+    probably a misspelling.
+    """
 
     was: str
     location: str
@@ -63,10 +66,11 @@ class RelocationSummary:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """Impact of a request: nodes by index, shards by stream and number.
+    """Holds the impact of a request: nodes by index, shards by stream and number.
 
-    `refusal` says why it cannot be, whoever has seen it; `hash` is to be sent with it where it is
-    `destructive`; `relocated` are the places that an approval would put in force.
+    - `refusal`: why the request is refused, even with the right hash.
+    - `hash`: to be sent with the request where it is `destructive`.
+    - `relocated`: the locations that an approval would put in force.
     """
 
     nodes: tuple[int, ...] = ()
@@ -104,7 +108,7 @@ def preview(
     relocations: Relocations,
     asked: OperatorAsked,
 ) -> Preview:
-    """Look at a request without carrying it out."""
+    """Compute the impact of a request, and what forbids it, without carrying it out."""
     if asked.action is Action.REBALANCE:
         return _preview_rebalance(state, rebalancing, asked)
     if asked.action is Action.CANCEL_MOVE:
@@ -134,8 +138,9 @@ def preview(
 def _preview_impact(
     state: ClusterState, asked: OperatorAsked, nodes: list[int], refusal: Reason | None
 ) -> Preview:
-    held = [*affected_shards(state, nodes)]
-    shards = tuple((each.spec.stream, each.shard) for each in held)
+    """Preview a request about nodes: the shards that they hold, with the hash of all of it."""
+    affected = [*affected_shards(state, nodes)]
+    shards = tuple((each.spec.stream, each.shard) for each in affected)
     found = compute_impact(
         (),
         state.topology,
@@ -163,8 +168,8 @@ def _shard(state: ClusterState, name: str, number: int) -> ShardState:
     opened = state.ledger.by_shard.get(shard)
     move = opened.move if opened else None
     under_way = None if move is None else f"{move.kind} {move.remove or ''} {move.add or ''}"
-    held = tuple(ids[node] for node in state.current_replicas(shard) if node >= 0)
-    return ShardState(held, under_way=under_way)
+    replicas = tuple(ids[node] for node in state.current_replicas(shard) if node >= 0)
+    return ShardState(replicas, under_way=under_way)
 
 
 def _preview_rebalance(
@@ -200,8 +205,8 @@ def _preview_relocation(
 ) -> Preview:
     """Preview the relocations that wait in the target.
 
-    That of one node waits with the hash of its impact, and who applies it judges whether that still
-    is so; those of a domain are looked at together, as they are now.
+    The relocation of one node waits with the hash of its impact; whoever applies it checks that the
+    hash is still right. Those of a domain are computed together, as they are now.
     """
     topology = state.topology
     names = relocations.pending_in(topology.ids[node] for node in nodes)
@@ -220,19 +225,20 @@ def _preview_relocation(
         assert published is not None
         agreed = asked.expected_hash or published.impact_hash
     concerned = [topology.index[name] for name in names]
-    held = tuple((each.spec.stream, each.shard) for each in affected_shards(state, concerned))
+    affected = tuple((each.spec.stream, each.shard) for each in affected_shards(state, concerned))
     relocated = tuple(RelocationSummary(*place, count) for place, count in places.items())
-    return Preview(tuple(concerned), held, None, agreed, True, relocated=relocated)
+    return Preview(tuple(concerned), affected, None, agreed, True, relocated=relocated)
 
 
 def _why_unknown(target: str) -> Reason:
+    """Return why the target is unknown: no such node, or no node in such a domain."""
     if target.startswith("/"):
         return Reason(Code.DOMAIN_UNKNOWN, f"no node stands in '{target}'")
     return Reason(Code.NODE_UNKNOWN, f"node '{target}' is not known; a domain begins with '/'")
 
 
 def _why_contradicted(orders: AdministrativeOrders, asked: OperatorAsked) -> Reason | None:
-    """Find what stands against the request."""
+    """Return what the orders in force have against the request, or None."""
     standing = orders.by_target.get(asked.target)
     if asked.action in _STANDS:
         if asked.action is Action.MAINTENANCE and not asked.ttl_ms:
@@ -251,7 +257,7 @@ def _why_contradicted(orders: AdministrativeOrders, asked: OperatorAsked) -> Rea
 
 
 def _why_unsafe(state: ClusterState, asked: OperatorAsked, nodes: Collection[int]) -> Reason | None:
-    """Name the shards that would lose their quorum or their last copy."""
+    """Return the refusal that names the shards that would lose their quorum or their last copy."""
     topology = state.topology
     if asked.action is Action.MAINTENANCE:
         away = {*nodes, *nodes_in_maintenance(topology)}
@@ -266,19 +272,21 @@ def _why_unsafe(state: ClusterState, asked: OperatorAsked, nodes: Collection[int
 
 
 def _draining_nodes(state: ClusterState) -> list[int]:
+    """List the nodes, by index, that are draining."""
     ordered = state.topology.administrative
     return [node for node, each in enumerate(ordered) if each is AdministrativeState.DRAINING]
 
 
 def _stuck_shards(
-    state: ClusterState, held: Iterable[AffectedShard], away: Collection[int]
+    state: ClusterState, affected: Iterable[AffectedShard], away: Collection[int]
 ) -> list[AffectedShard]:
-    """Name the shards whose copies have nowhere to go: their policy admits no node that is left."""
+    """List the shards whose copies have nowhere to go: their policy admits no other node that is
+    left."""
     topology = state.topology
     open_to = topology.eligible.copy()
     open_to[[*away]] = False
     found = []
-    for each in held:
+    for each in affected:
         admits = each.policy.nodes
         left = open_to if admits.everything else open_to & admits.mask(topology)
         taken = sum(bool(left[node]) for node in {*each.nodes} if node >= 0)
@@ -288,7 +296,7 @@ def _stuck_shards(
 
 
 def _why_not_one_node(state: ClusterState, asked: OperatorAsked) -> Reason | None:
-    """Find what stands against forgetting a node, or against ending its hold-down."""
+    """Return why a node cannot be forgotten, or its hold-down not be ended."""
     if asked.target.startswith("/"):
         message = f"'{asked.target}' is a domain: name one node"
         return Reason(Code.REQUEST_MALFORMED, message)
@@ -298,9 +306,10 @@ def _why_not_one_node(state: ClusterState, asked: OperatorAsked) -> Reason | Non
 
 
 def _why_not_held_down(state: ClusterState, name: str) -> Reason | None:
+    """Return why there is no hold-down to end, or None."""
     view = state.nodes[name]
-    held = view.hold_down is not None and view.hold_down.active
-    if held or view.guard is Guard.HELD_DOWN:
+    flapping = view.hold_down is not None and view.hold_down.active
+    if flapping or view.guard is Guard.HELD_DOWN:
         return None
     doubt = ""
     if view.quarantine is not None:
@@ -309,16 +318,16 @@ def _why_not_held_down(state: ClusterState, name: str) -> Reason | None:
 
 
 def _why_still_needed(state: ClusterState, name: str) -> Reason | None:
-    """Say why a node cannot be forgotten.
+    """Return why a node cannot be forgotten yet, or None.
 
-    Copies would be lost with it, or it would come back at its next heartbeat as a stranger.
+    Copies would be lost with it, or its next heartbeat would come from an unknown node.
     """
     topology = state.topology
     node = topology.index[name]
-    held = int(state.table.load(topology.size)[node])
-    if held:
+    replicas = int(state.table.load(topology.size)[node])
+    if replicas:
         message = (
-            f"{name} still holds {format_count(held, 'replica')}: drain it, or wait for repair"
+            f"{name} still holds {format_count(replicas, 'replica')}: drain it, or wait for repair"
         )
         return Reason(Code.REQUEST_CONTRADICTED, message)
     moves = len(state.ledger.moves_of_node(node))
@@ -335,9 +344,9 @@ def _why_still_needed(state: ClusterState, name: str) -> Reason | None:
 
 
 def _why_not_cancellable(state: ClusterState, move_id: str) -> Reason | None:
-    """Say why a move cannot be cancelled.
+    """Return why a move cannot be cancelled, or None.
 
-    Its replica stays where it was, so that has to be up.
+    Its replica stays on its source, which therefore has to be up.
     """
     move = state.ledger.known.get(move_id)
     if move is None or not move.state.is_open:

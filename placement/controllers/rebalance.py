@@ -28,7 +28,7 @@ PLAN_MOVES_MAX = 10_000
 
 
 class QueuedMove(TypedDict):
-    """One move of a plan that is still to be issued, as the state remembers it."""
+    """Holds one move of a plan that is still to be issued, as the state remembers it."""
 
     stream: str
     shard: int
@@ -42,10 +42,10 @@ class QueuedMove(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A plan, and the streams that it leaves.
+    """Holds a plan, and the streams whose moves it leaves out.
 
-    Their moves go together and are more than limits ever allow at once; `dwells`: replicas stay for
-    now that were moved a short while ago.
+    Those moves belong together and are more than limits ever allow at once. `dwells`: replicas that
+    were moved a short while ago stay for now.
     """
 
     plan: RebalancePlan
@@ -54,7 +54,7 @@ class Proposal:
 
     @property
     def why_nothing(self) -> str:
-        """Reason why the plan has no moves."""
+        """Return the reason why the plan has no moves."""
         found = []
         if self.too_large:
             streams = ", ".join(self.too_large)
@@ -93,6 +93,8 @@ class RebalanceController:
         return replace(self._make_proposal(dwelling), dwells=True)
 
     def _make_proposal(self, fixed: Collection[int]) -> Proposal:
+        """Plan a rebalance that leaves the shards `fixed` alone, and those of steps above the
+        limits."""
         state = self._state
         view = state.view()
         # What something is wrong with is repair's, even where that cannot help.
@@ -134,7 +136,7 @@ class RebalanceController:
 
     @property
     def _retry_at(self) -> int:
-        """Time from which to look again for what is not possible now (ms)."""
+        """Return the time, in ms, from which to try again."""
         return self._state.now + self._state.configuration.dwell_ms
 
     def _notice(self) -> None:
@@ -172,6 +174,7 @@ class RebalanceController:
             self._state.memory.remember(KIND, name, body)
 
     def _queued_move(self, move: RebalanceMove) -> QueuedMove:
+        """Make the body that is remembered of a move."""
         (stream, number), ids = self._state.streams.key(move.shard), self._state.topology.ids
         return {
             "stream": stream,
@@ -215,7 +218,7 @@ class RebalanceController:
         self._drop(done)
 
     def _fits(self, body: QueuedMove) -> bool:
-        """Return whether the shard still stands as the plan had it."""
+        """Return whether the shard's list is still as the plan had it."""
         state = self._state
         stream, index = state.streams.get(body["stream"]), state.topology.index
         if stream is None or body["shard"] >= len(stream.shards) or body["add"] not in index:

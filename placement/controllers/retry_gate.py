@@ -11,7 +11,7 @@ from placement.topology import Topology
 
 
 class RetryGate:
-    """Nodes whose usability has changed since waiting streams were tried last."""
+    """Collects the nodes that have changed since waiting streams were tried last."""
 
     def __init__(self, state: ClusterState, repair: RepairPlanner) -> None:
         self._state, self._repair = state, repair
@@ -49,4 +49,5 @@ class RetryGate:
 
 
 def _is_admitted(policy: Policy, topology: Topology, node: int) -> bool:
+    """Return whether the policy admits the node."""
     return policy.nodes.everything or policy.nodes.passes(topology, node)

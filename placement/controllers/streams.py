@@ -95,6 +95,7 @@ class StreamController:
         return None
 
     def _create(self, event: StreamCreated, known: Stream | None) -> Reason | None:
+        """Create a stream, or return why it cannot be."""
         gone = (Outcome.REJECTED, Outcome.DROPPED)
         if known is not None and known.decision.outcome not in gone:
             message = f"{event.stream} exists and is {known.decision.outcome}"
@@ -370,8 +371,8 @@ class StreamController:
         while self._dropped and self._dropped[0][0] < before:
             at, name = self._dropped.popleft()
             known = self._state.streams.get(name)
-            told = known.decision if known else None
-            if told and (told.outcome, told.decided_at) == (Outcome.DROPPED, at):
+            last = known.decision if known else None
+            if last and (last.outcome, last.decided_at) == (Outcome.DROPPED, at):
                 due.add(name)
         for name in sorted(due):
             self._state.forget_stream(name)

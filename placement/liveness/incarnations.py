@@ -21,7 +21,7 @@ EARLIER_KEPT = 3
 
 
 class Mark(NamedTuple):
-    """A moment on the silence clock of a partition."""
+    """Marks a moment on the silence clock of a partition."""
 
     partition: int
     reading: int

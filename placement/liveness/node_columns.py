@@ -90,7 +90,7 @@ class NodeColumns:
             self._names = None
 
     def touch(self, node: int, sequence: int, at: Mark, *, anew: bool = False) -> None:
-        """The node has spoken; `anew`: in a new life, or for the first time."""
+        """Record a statement of the node; `anew`: of a new life, or the node's first."""
         if anew or self.partition[node] != at.partition:
             self.sampled[node] = _UNSAMPLED
         self.sequence[node], self.seen[node] = sequence, at.reading

@@ -1,4 +1,4 @@
-"""Moves under way: the ledger that limits count in, backoff after failures, moves called off.
+"""Holds the moves under way, the back-off after failures, and the cancelled moves to confirm.
 
 Imports `model` and `assignments`.
 """

@@ -1,7 +1,7 @@
-"""Back-off: a target on which a shard's move has failed is left alone for a while.
+"""Keeps a shard off a target on which its move has failed, for a while.
 
-Another target is tried at once; the same one after a pause that doubles with every failure, up to
-a bound. What is known is published (`backoff` in `state.v1`), so that a restart does not forget it.
+Another target is tried at once; the same one after a pause that doubles with every failure, up to a
+bound. Failures are published (`backoff` in `state.v1`), so that a restart knows them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,8 @@ KIND = "backoff"
 
 @dataclass(slots=True)
 class Backoff:
-    """Failures by shard (stream and number) and node id: how many, and until when to wait (ms)."""
+    """Holds failures by shard (stream and number) and node id: their number, and the pause's end in
+    ms."""
 
     known: dict[tuple[str, int], dict[str, tuple[int, int]]] = field(default_factory=dict)
 

@@ -1,8 +1,8 @@
-"""The ledger: every move that is not finished, and for a while those that are.
+"""Holds every move that is not finished, and for a while those that are.
 
-A move is a lease: it carries the epoch its own issue published, ends by an
-acknowledgement, by its deadline, or because the world changed, and a late word on it changes
-nothing. Ended moves stay for `retention` so that a repeated acknowledgement is recognised.
+A move is a lease. It carries the epoch that its own issue published. It ends by an acknowledgement,
+by its deadline, or because nodes or streams changed; a later acknowledgement changes nothing. Ended
+moves stay for `retention`, so that a repeated acknowledgement is recognised.
 """
 
 from collections import Counter, defaultdict, deque
@@ -19,7 +19,10 @@ from placement.model import Move, MoveKind, MoveState, Reason
 
 @dataclass(slots=True)
 class OpenMove:
-    """A move under way, with the indexes of its shard, nodes and copy source (EMPTY: none)."""
+    """Holds a move under way.
+
+    Shard, nodes and copy source are indexes (EMPTY: none).
+    """
 
     move: Move
     shard: int
@@ -34,7 +37,7 @@ class OpenMove:
 
 
 class Ledger:
-    """Open moves by shard and node, ended ones in the order in which they ended."""
+    """Holds open moves by shard and node, and ended ones in the order of their ends."""
 
     def __init__(self) -> None:
         self.known: dict[str, Move] = {}

@@ -1,8 +1,8 @@
-"""The reconciler's memory, how each change of it becomes a record, and how it is restored.
+"""Holds the state of record, makes a record of each change, and restores it.
 
 `ClusterState` holds the facts with `StreamCatalog`, `MoveLog` and `MemoryStore`, `Publisher` makes
-records of their changes, `digest` proves a rebuild. Imports `strategies`, `moves` and what they
-stand on.
+records of their changes, `digest` proves a rebuild. Imports `strategies`, `moves` and the parts
+below them.
 """
 
 from placement.state import digest_v1

@@ -29,53 +29,53 @@ _EPOCH_FLOOR = ("epochs", "highest")
 
 
 class ReadModel(Protocol):
-    """The facts for those who only read them: tests, benchmarks, questions of people."""
+    """Shows the facts to readers: tests, benchmarks, people's questions."""
 
     @property
     def configuration(self) -> Configuration:
-        """The settings that the reconciler decides by."""
+        """Return the settings that the reconciler decides by."""
 
     @property
     def now(self) -> int:
-        """Time of the core in ms."""
+        """Return the time of the core in ms."""
 
     @property
     def nodes(self) -> Mapping[str, NodeView]:
-        """The view of each node, by its id."""
+        """Return the view of each node, by its id."""
 
     @property
     def topology(self) -> Topology:
-        """The fleet as columns."""
+        """Return the fleet as columns."""
 
     @property
     def streams(self) -> StreamCatalog:
-        """The streams with their shards."""
+        """Return the streams with their shards."""
 
     @property
     def table(self) -> AssignmentTable:
-        """The planned replicas of every shard."""
+        """Return the planned replicas of every shard."""
 
     @property
     def ledger(self) -> Ledger:
-        """The open moves, and the ended ones that are still known."""
+        """Return the open moves, and the ended ones that are still known."""
 
     @property
     def memory(self) -> MemoryStore:
-        """The memory, by kind and name."""
+        """Return the memory, by kind and name."""
 
     @property
     def publisher(self) -> Publisher:
-        """The last publications: epochs, violations, digest."""
+        """Return the last publications: epochs, violations, digest."""
 
     def current_replicas(self, shard: int) -> list[int]:
         """List the nodes that hold a whole replica of a shard, by slot."""
 
 
 class ClusterState:
-    """Nodes, streams, planned replicas, moves and memory, with the methods that change them."""
+    """Holds nodes, streams, planned replicas, moves and memory, and alone changes them."""
 
     def __init__(self, configuration: Configuration, topology: Topology | None = None) -> None:
-        """`topology`: the fleet, where it is known already."""
+        """Begin with an empty state; `topology`: the fleet, where it is known already."""
         self.configuration = configuration
         self.topology = Topology(configuration.levels) if topology is None else topology
         self.table = AssignmentTable()
@@ -249,7 +249,7 @@ class ClusterState:
         self.lay_out(shard, self.streams.nodes_without(shard, slot))
 
     def change_leader(self, shard: int, slot: int) -> None:
-        """Let the replica in `slot` lead, and the one that led stand there instead."""
+        """Let the replica in `slot` lead, and put the former leader into that slot."""
         self.table.swap(shard, 0, slot)
         self.publisher.mark_changed(shard)
 

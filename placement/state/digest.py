@@ -1,13 +1,14 @@
-"""Digest of the state of record: an order-independent sum of one hash per record.
+"""Computes the digest of the state of record: a sum of one hash for each record.
 
-It is kept up to date record by record, written into every commit marker and recomputed after every
-rebuild; equality proves that the topics held exactly the state that the marker speaks of. What is
-recorded of shards, of which there are millions, is hashed as columns, the rest record by record.
+The sum does not depend on the order of the records. It is kept up to date record by record, written
+into every commit marker, and computed anew after every rebuild: equality proves that the topics
+held exactly the state of the marker. Records of shards, of which there are millions, are hashed as
+columns, all others one by one.
 
-Every field of every record counts, each by its place or name; a field that is None is left out, so
-that one which is added later changes no digest of states without it. Left out are only the fields
-that a rebuild does not read back: `Assignment.decided_at`, which is not kept by shard, and of
-`Reason.seen` what lies behind the first `SEEN_MAX`, which are all that is published.
+Every field of every record counts, each by its place or name, except for fields that are None: a
+field that is added later changes no digest of states without it. Two fields are left out because a
+rebuild does not read them back: `Assignment.decided_at`, which is not kept by shard, and the
+entries of `Reason.seen` after the first `SEEN_MAX`, which are not published.
 """
 
 import json
@@ -34,12 +35,12 @@ DIGEST_VERSION = 2
 
 _MODULUS = 1 << 64
 
-# What tells hashes of assignments from those of other records of shards.
+# Distinguishes hashes of assignments from those of other records of shards.
 _ASSIGNMENT = np.uint64(hash64("assignment"))
 
 
 class Digest:
-    """A sum of hashes modulo 2^64."""
+    """Sums hashes modulo 2^64."""
 
     def __init__(self) -> None:
         self._sum = 0
@@ -67,9 +68,9 @@ def hash_with_keys(
     streams: NDArray[np.uint64],
     numbers: NDArray[np.integer],
 ) -> NDArray[np.uint64]:
-    """Hash what is recorded of shards, by the hashes of their streams' names and their numbers.
+    """Hash records of shards by the hashes of their streams' names and their numbers.
 
-    `content`: a hash of each record, or of all, into which its kind has gone.
+    `content`: a hash of each record, or one of all; the kind of the record is part of it.
     """
     return mix(mix(mix(streams) ^ numbers.astype(np.uint64)) ^ content)
 
@@ -90,14 +91,14 @@ def of_assignments(
     epochs: NDArray[np.int64],
     counts: NDArray[np.int64],
     nodes: NDArray[np.uint64],
-    told: NDArray[np.uint64] | np.uint64,
+    extras: NDArray[np.uint64] | np.uint64,
 ) -> NDArray[np.uint64]:
     """Hash assignment records by their keys (see `hash_with_keys`), epochs, and replicas in order.
 
-    The replicas are `counts` hashes of node ids (`Topology.digests`) in `nodes` for each; `told` is
-    `of_extras`.
+    `nodes`: hashes of node ids (`Topology.digests`), `counts` of them for each record, one record
+    after the other. `extras`: `of_extras` of each record, or one for all.
     """
-    content = mix(mix(epochs.astype(np.uint64) ^ _ASSIGNMENT) ^ told)
+    content = mix(mix(epochs.astype(np.uint64) ^ _ASSIGNMENT) ^ extras)
     firsts = np.cumsum(counts) - counts
     for slot in range(int(counts.max(initial=0))):
         rows = np.flatnonzero(counts > slot)
@@ -106,7 +107,7 @@ def of_assignments(
 
 
 def of_extras(record: Assignment) -> int:
-    """Hash what an assignment tells beside its replicas; 0 for one at rest."""
+    """Hash the open move and the roles in an assignment; 0 where it has neither."""
     _, _, _, _, adding, removing, move_id, _, roles = record
     if not (adding or removing or move_id or roles):
         return 0

@@ -1,4 +1,4 @@
-"""The first formula of the digest, by which states of older versions are proved once.
+"""Computes the digest by its first formula, to prove states that older versions wrote.
 
 It left out most fields of decisions, moves and violations. Assignments and memory hash as today.
 """

@@ -3,12 +3,12 @@
 Each part of the core remembers under a kind of its own, by a name within it; the bodies are JSON
 objects. They live in the compacted topic `state.v1`, so that a restart goes on with them:
 
-- `hold`, by domain or `fleet`: repairs that are held (`controllers/holds.py`)
+- `hold`, by domain or `fleet`: holds of repair (`controllers/holds.py`)
 - `rebalance`, by number or `wanted`: moves that are left of a plan (`controllers/rebalance.py`)
 - `request`, by target: orders of operators (`nodes/orders.py`)
 - `location`, by node: what the authority on locations said last (`nodes/location_authority.py`)
 - `link`, by link: measurements in a row that were slow (`nodes/links.py`)
-- `fleet`, by three names: when nodes came, and what was told of it (`nodes/admission.py`)
+- `fleet`, by three names: when nodes came, and what was reported of it (`nodes/admission.py`)
 - `backoff`, by shard and node: moves that failed (`moves/backoff.py`)
 - `unmark`, by move: cancellations that are not confirmed (`moves/cancellations.py`)
 - `epochs`, `highest`: of all streams that were dropped (`cluster_state.py`)
@@ -22,7 +22,7 @@ from placement.state.publisher import Publisher
 
 
 class MemoryStore(Mapping[tuple[str, str], Memory]):
-    """The memory, by kind and name."""
+    """Holds the memory, by kind and name."""
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher

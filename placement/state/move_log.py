@@ -1,8 +1,8 @@
 """Opens, ends and forgets moves: in the ledger, in the planned arrangement and as records.
 
-A move under way stands in the plan as if it were done; its end either leaves it so or takes it
-back. Failed targets are backed off from, and moves that were called off are told to their executors
-until these confirm; both are remembered, so that a restart goes on with them.
+The plan shows a move under way as if it were done; the end of the move confirms that or takes it
+back. A target on which a move failed is left alone for a while. The end of a cancelled move is
+published again until its executor confirms it. Both are remembered, so that a restart goes on.
 """
 
 from placement.assignments import AssignmentTable
@@ -14,7 +14,7 @@ from placement.state.stream_catalog import ShardKey, StreamCatalog
 
 
 class MoveLog:
-    """Every move that is known, and the writes that its life consists of."""
+    """Holds every known move, with the writes of its life."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class MoveLog:
         self.cancel_notices = cancellations.CancelNotices()
 
     def open(self, opened: OpenMove) -> None:
-        """Enter a move that was issued, the target of which stands in the plan already."""
+        """Enter an issued move; the plan shows its target already."""
         self._ledger.open(opened)
         self._publisher.mark_changed(opened.shard)
 
@@ -73,8 +73,8 @@ class MoveLog:
     def publish(self, move: Move) -> None:
         """Publish a move in its current state.
 
-        The executor of a move that was called off is told so until it confirms; what it has
-        confirmed in this batch it is not told again.
+        The record of a cancelled move is published until its executor confirms the end, and not
+        once more in the batch in which it does.
         """
         self._publisher.publish_move(move)
         notice = (cancellations.KIND, move.move_id)

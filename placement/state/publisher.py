@@ -37,7 +37,10 @@ Violations = tuple[Violation, ...]
 
 
 class PublishedColumns:
-    """The last publication of each shard, by its index: epoch, and the hashes of its records."""
+    """Holds the last publication of each shard, by its index.
+
+    That is the epoch and the hashes of the shard's records.
+    """
 
     def __init__(self) -> None:
         self.epochs = np.zeros(0, np.int64)
@@ -135,23 +138,23 @@ class Publisher:
         epochs: NDArray[np.int64],
         counts: NDArray[np.int64],
         nodes: NDArray[np.int64],
-        told: NDArray[np.uint64] | np.uint64,
+        extras: NDArray[np.uint64] | np.uint64,
     ) -> None:
         """Take over assignments as they were published; see `_hash_assignments`."""
         self._columns.epochs[shards] = epochs
-        self._hash_assignments(shards, counts, nodes, told)
+        self._hash_assignments(shards, counts, nodes, extras)
 
     def _publish_assignments(self, changed: Collection[int]) -> None:
         """Publish shards, each at an epoch one higher.
 
-        While a move runs its source still stands in the list of replicas.
+        The published list shows the source of an open move, not its target.
         """
         if not changed:
             return
         keys, shards = self._streams.keys_and_shards(changed)
         self._columns.epochs[shards] += 1
         nodes, opened = self._table.padded_rows(shards), self._ledger.by_shard
-        busy = self._with_more_to_tell(keys, shards.tolist())
+        busy = self._shards_with_extras(keys, shards.tolist())
         for row, shard in busy:
             if shard in opened:
                 opened[shard].put_source_back(nodes[row])
@@ -162,12 +165,12 @@ class Publisher:
             Assignment(name, number, epoch, listed, (), (), None, now)
             for (name, number), epoch, listed in zip(keys, epochs, replicas, strict=True)
         ]
-        told = np.zeros(len(made), np.uint64)
+        extras = np.zeros(len(made), np.uint64)
         for row, shard in busy:
-            made[row] = self._tell_more(shard, lists[row], made[row])
-            told[row] = digest.of_extras(made[row])
+            made[row] = self._add_extras(shard, lists[row], made[row])
+            extras[row] = digest.of_extras(made[row])
         there = nodes != EMPTY
-        self._hash_assignments(shards, there.sum(axis=1), nodes[there], told)
+        self._hash_assignments(shards, there.sum(axis=1), nodes[there], extras)
         self.ready.assignments.update(zip(keys, made, strict=True))
 
     def _hash_assignments(
@@ -175,11 +178,12 @@ class Publisher:
         shards: NDArray[np.int64],
         counts: NDArray[np.int64],
         nodes: NDArray[np.int64],
-        told: NDArray[np.uint64] | np.uint64,
+        extras: NDArray[np.uint64] | np.uint64,
     ) -> None:
-        """Take shards' records at their epochs into the digest.
+        """Replace the shards' records in the digest by those at their current epochs.
 
-        `counts` replicas for each, on all the `nodes`, and what `digest.of_extras` hashes.
+        `counts`: replicas of each shard; `nodes`: their indexes, one shard after the other;
+        `extras`: see `digest.of_extras`.
         """
         columns = self._columns
         hashes = digest.of_assignments(
@@ -188,12 +192,12 @@ class Publisher:
             columns.epochs[shards],
             counts,
             self._topology.digests[nodes],
-            told,
+            extras,
         )
         self.digest.exchange(columns.assignments[shards], hashes)
         columns.assignments[shards] = hashes
 
-    def _with_more_to_tell(
+    def _shards_with_extras(
         self, keys: Sequence[ShardKey], shards: Sequence[int]
     ) -> list[tuple[int, int]]:
         """Find the shards with an open move or with roles: their rows and indexes."""
@@ -208,7 +212,7 @@ class Publisher:
             if shard in opened or (in_roles and keys[row][0] in in_roles)
         ]
 
-    def _tell_more(self, shard: int, nodes: Sequence[int], plain: Assignment) -> Assignment:
+    def _add_extras(self, shard: int, nodes: Sequence[int], plain: Assignment) -> Assignment:
         """Add a shard's open move and the roles of its replicas to its assignment."""
         name, number, epoch, replicas, adding, removing, move_id, now, _ = plain
         if opened := self._ledger.by_shard.get(shard):
@@ -226,9 +230,9 @@ class Publisher:
         """Publish the open violations of shards where they are not what was published last."""
         said: dict[int, Violations] = {}
         for shard, key, now in found:
-            told = _find_news(self.violations.get(shard, ()), now)
-            if told is not None:
-                said[shard] = self.ready.violations[key] = told
+            news = _find_news(self.violations.get(shard, ()), now)
+            if news is not None:
+                said[shard] = self.ready.violations[key] = news
         contents = map(digest.of_violations, said.values())
         self._keep_violations(said, np.fromiter(contents, np.uint64, len(said)))
 
@@ -338,8 +342,8 @@ class Publisher:
 def _find_news(before: Violations, now: Violations) -> Violations | None:
     """Compare a shard's violations with those published `before`.
 
-    Returns what to publish, each with the time since when it is open; None where what was published
-    still holds.
+    Returns the violations to publish, each with the time since when it is open; None where those
+    published still hold.
     """
     if not before:
         return now or None
@@ -357,4 +361,5 @@ def _essence(violation: Violation) -> tuple[object, ...]:
 
 
 def _copy_for(example: Violation, key: ShardKey) -> Violations:
+    """Copy a violation for another shard."""
     return (Violation._make(key + example[2:]),)

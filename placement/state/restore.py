@@ -35,7 +35,7 @@ class ColumnLoader:
     """Gathers chunks as arrays, and puts them into a state whose nodes and streams are there."""
 
     def __init__(self, nodes: Mapping[str, int]) -> None:
-        """`nodes`: index of each node."""
+        """Begin without chunks; `nodes`: the index of each node."""
         self._nodes = nodes
         self._streams: dict[str, int] = {}
         self._names: list[str] = []
@@ -96,17 +96,18 @@ def rebuild(state: ClusterState, records: Published, now: int) -> None:
     columns, assignments = _columns(state, records)
     longest = columns.longest()
     for assignment in assignments:
-        held = longest.get(assignment.stream, 0)
+        known = longest.get(assignment.stream, 0)
         # A copy that replaces none comes on top, also where fewer are asked for by now.
         comes = len(assignment.adding) > len(assignment.removing)
-        longest[assignment.stream] = max(held, len(assignment.replicas) + comes)
+        longest[assignment.stream] = max(known, len(assignment.replicas) + comes)
     for decision in records.decisions:
         _restore_stream(state, decision, longest.get(decision.stream, 0))
     columns.fill(state)
     _restore_moves(state, assignments, {move.move_id: move for move in records.moves})
-    told = ((*found[0].key, found) for found in records.violations)
+    by_shard = ((*found[0].key, found) for found in records.violations)
     state.publisher.publish_violations(
-        (state.streams[name].shards[number], (name, number), found) for name, number, found in told
+        (state.streams[name].shards[number], (name, number), found)
+        for name, number, found in by_shard
     )
     for memory in records.memory:
         state.memory.load(memory)
@@ -158,8 +159,8 @@ def _restore_moves(
     counts = np.fromiter(map(len, replicas), np.int64)
     nodes = np.fromiter(map(index.__getitem__, chain.from_iterable(replicas)), np.int64)
     epochs = np.fromiter((each.epoch for each in busy), np.int64, len(busy))
-    told = np.fromiter(map(digest.of_extras, busy), np.uint64)
-    state.publisher.load_assignments(shards, epochs, counts, nodes, told)
+    extras = np.fromiter(map(digest.of_extras, busy), np.uint64)
+    state.publisher.load_assignments(shards, epochs, counts, nodes, extras)
     for move in sorted(moves.values(), key=lambda m: (m.ended_at or 0, m.move_id)):
         if not move.state.is_open:
             state.moves.load(move)
@@ -188,7 +189,8 @@ def _restore_shard(state: ClusterState, assignment: Assignment, moves: Mapping[s
 
 
 def slots_of(state: ClusterState, assignment: Assignment) -> list[int]:
-    """Lay out an assignment's nodes by slot: those with a role stand last, whatever is missing."""
+    """Lay out an assignment's nodes by slot: replicas with a role last, also while others are
+    missing."""
     nodes = [state.topology.index[node_id] for node_id in assignment.replicas]
     if assignment.roles is None:
         return nodes

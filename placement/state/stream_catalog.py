@@ -1,7 +1,7 @@
-"""Catalogues the streams: decisions, compiled policies, shards and the names of these.
+"""Catalogues the streams: decisions, compiled policies, shards and their names.
 
-`ClusterState` enters streams and drops them; everybody else asks here which stream a shard belongs
-to, under which rules it stands, and in which order shards are told. Outside this process a shard is
+`ClusterState` enters streams and drops them. All others ask here which stream a shard belongs to,
+which rules apply to it, and in which order shards are published. Outside this process a shard is
 named by its stream and its number; its index in the assignment table is private.
 """
 
@@ -54,7 +54,10 @@ def role_names(
 
 @dataclass(slots=True)
 class Stream:
-    """A stream as the reconciler knows it; `shards` is empty while nothing of it is placed."""
+    """Holds a stream as the reconciler knows it.
+
+    `shards` is empty while nothing of it is placed.
+    """
 
     decision: Decision
     policy: Policy | None
@@ -63,12 +66,12 @@ class Stream:
 
     @property
     def name(self) -> str:
-        """The stream's name."""
+        """Return the stream's name."""
         return self.decision.stream
 
     @property
     def spec(self) -> StreamSpec:
-        """The spec in force."""
+        """Return the spec in force."""
         return self.decision.spec
 
     @property
@@ -79,7 +82,7 @@ class Stream:
 
 
 class StreamCatalog(Mapping[str, Stream]):
-    """The streams by name, and by the shards that they have in the assignment table."""
+    """Holds the streams by name, and by their shards in the assignment table."""
 
     def __init__(
         self, default_policy: Mapping[str, Any], topology: Topology, table: AssignmentTable
@@ -194,7 +197,7 @@ class StreamCatalog(Mapping[str, Stream]):
         return self._by_index[index].spec
 
     def rules(self, stream: Stream) -> tuple[Rule, ...]:
-        """List the rules that a placed stream stands under: the user's, then its strategy's."""
+        """List the rules that apply to a placed stream: the user's, then its strategy's."""
         assert stream.policy is not None
         return STRATEGIES[stream.policy.strategy].rules(stream.policy, self._topology)
 
