@@ -17,12 +17,12 @@ SCALE = 64
 
 
 def apportion(  # noqa: C901 - numba caches no function that calls another kernel
-    tree: Any, weights: Any, held: Any, size: Any, bounds: Any, shards: int, factor: int, need: Any
+    tree: Any, weights: Any, load: Any, size: Any, bounds: Any, shards: int, factor: int, need: Any
 ) -> None:
     """Fill `need` with the units each element is to get; `need[0]` is given.
 
     By element (`kernels.spread_shards`): `weights` of all nodes and of those that the stream may
-    use, in whole millionths; `held` units; `size`, the open nodes; `bounds`, the least and the most
+    use, in whole millionths; `load` units; `size`, the open nodes; `bounds`, the least and the most
     units. With a `factor` units are replicas, of which each of the `shards` has as many on siblings
     as they have nodes for, within one: the bounds follow. What they leave no room for is left out.
     """
@@ -46,18 +46,18 @@ def apportion(  # noqa: C901 - numba caches no function that calls another kerne
                 most = (shards - more) * (extra if copies > used else plain)
                 least = shards * plain + (more * (extra - plain) if full else 0)
                 low[child], high[child] = least, min(most + more * extra, high[child])
-        total, weight, share = held[element] + amount, max(whole[element], 1), max(own[element], 1)
+        total, weight, share = load[element] + amount, max(whole[element], 1), max(own[element], 1)
         width, left = 0, amount
         for child in range(begin, stop):
             width += whole[child] > 0
-            wanted = total * whole[child] // weight - held[child]
+            wanted = total * whole[child] // weight - load[child]
             need[child] = max(min(wanted, high[child]), min(low[child], high[child]))
             left -= need[child]
         mean = weight // max(width, 1) * SCALE
         while True:
             giver, taker, give, take = -1, -1, (0, 0, 0.0, 0), (0, 0, 0.0, 0)
             for child in range(begin, stop):
-                mine, now, divisor = need[child], held[child] + need[child], max(whole[child], 1)
+                mine, now, divisor = need[child], load[child] + need[child], max(whole[child], 1)
                 least, most = total * divisor // weight, -(-total * divisor // weight)
                 own_least, own_most = amount * own[child] // share, -(-amount * own[child] // share)
                 off = max(least - now, now - most, 0)
@@ -89,15 +89,15 @@ def apportion(  # noqa: C901 - numba caches no function that calls another kerne
 
 
 def match_leaders(  # noqa: C901 - numba caches no function that calls another kernel
-    members: Any, factor: int, begin: Any, held: Any, quota: Any, leader: Any
+    members: Any, factor: int, begin: Any, shards_of: Any, quota: Any, leader: Any
 ) -> None:
-    """Choose the leading position of each shard so that nodes lead as close to their `quota` as
-    possible.
+    """Choose the leader of each shard so that nodes lead as close to their `quota` as possible.
 
     It is a matching, improved along shortest chains of shards.
 
-    `members` has the nodes of the shards, `factor` each; `held` the shards of each node, those of
-    node n in `held[begin[n] : begin[n + 1]]`. `quota` ends as what is left of it.
+    `members` has the nodes of the shards, `factor` each; `shards_of` the shards of each node, those
+    of node n in `shards_of[begin[n] : begin[n + 1]]`. `leader` gets positions; `quota` ends as what
+    is left of it.
     """
     nodes, shards = len(quota), len(leader)
     for shard in range(shards):
@@ -118,7 +118,7 @@ def match_leaders(  # noqa: C901 - numba caches no function that calls another k
                 node = queue[at]
                 at += 1
                 for place in range(begin[node], begin[node + 1]):
-                    shard = held[place]
+                    shard = shards_of[place]
                     leads = members[shard * factor + leader[shard]]
                     if came[leads] < 0:
                         came[leads], by[leads] = node, shard

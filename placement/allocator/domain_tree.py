@@ -22,9 +22,12 @@ _HASH_BITS = np.uint64(33)
 
 @dataclass(frozen=True, slots=True)
 class DomainTree:
-    """`elements` has a column each: first child, the one behind the last child, parent, worth of
-    one copy, 31-bit hash. `leaves` are the node indexes of the last elements, `above` the element
-    of each leaf's domain by tier."""
+    """The usable nodes and their domains as flat arrays.
+
+    `elements` has a column each: first child, the one behind the last child, parent, worth of one
+    copy, 31-bit hash. `leaves` are the node indexes of the last elements, `above` the element of
+    each leaf's domain by tier.
+    """
 
     elements: Integers
     leaves: Integers
@@ -32,22 +35,22 @@ class DomainTree:
 
     @property
     def domains(self) -> int:
-        """Number of elements that are no nodes; the first node's number."""
+        """Count the elements that are not nodes; also the number of the first node."""
         return int(self.elements.shape[1]) - len(self.leaves)
 
     @property
     def looked_at(self) -> int:
-        """Elements that are looked at for one replica: at most the widest way down."""
+        """Bound the elements that a kernel looks at for one replica: the widest way down."""
         widest = int((self.elements[1] - self.elements[0]).max(initial=1))
         return widest * (len(self.above) + 1)
 
     @property
     def levels(self) -> list[Integers]:
-        """The element of each leaf's domain by tier, at last that of the leaf."""
+        """List the element of each leaf's domain by tier, and last that of the leaf."""
         return [*self.above, np.arange(self.domains, self.elements.shape[1])]
 
     def sums(self, values: NDArray[np.generic]) -> NDArray[np.float64]:
-        """Values by node index, added up by element."""
+        """Add up values by node index over the elements."""
         own = values[self.leaves].astype(np.float64)
         size = self.elements.shape[1]
         total = np.zeros(size)
@@ -59,7 +62,7 @@ class DomainTree:
 
 
 def domain_tree(topology: Topology, usable: NDArray[np.bool_] | None = None) -> DomainTree:
-    """The tree of the usable nodes, all eligible ones if nothing is said, over all tiers."""
+    """Build the tree of the usable nodes (all eligible ones if None) over all tiers."""
     nodes = np.flatnonzero(topology.eligible if usable is None else usable)
     rank = _domain_ranks(topology)
     keys = [topology.order()[nodes]]
@@ -90,7 +93,7 @@ def domain_tree(topology: Topology, usable: NDArray[np.bool_] | None = None) -> 
 
 
 def _domain_ranks(topology: Topology) -> Integers:
-    """Place of every domain in the natural order of names."""
+    """Rank every domain in the natural order of names; cached in the topology."""
     return topology.derive("ranks of domains", lambda: _rank_domains(topology))
 
 

@@ -198,7 +198,7 @@ def choose_locations(  # noqa: C901 - numba caches no function that calls anothe
     while width < count:
         width *= 2
     best = [-1] * (2 * width)
-    value, tie, held = [0.0] * count, [0] * count, [0] * count
+    value, tie, copies = [0.0] * count, [0] * count, [0] * count
     for step in range(count + 2 * len(out)):
         turn, location = (step - count) % (2 * factor), step
         start = (step - count - turn) // 2
@@ -207,7 +207,7 @@ def choose_locations(  # noqa: C901 - numba caches no function that calls anothe
             for placed in range(start, start + turn if location < 0 else start):
                 other = out[placed]
                 nearer = location < 0 or value[other] < value[location]
-                if held[other] < servers[other] and (
+                if copies[other] < servers[other] and (
                     nearer or (value[other] == value[location] and tie[other] < tie[location])
                 ):
                     location = other
@@ -215,14 +215,14 @@ def choose_locations(  # noqa: C901 - numba caches no function that calls anothe
                 return
             out[start + turn] = location
             load[location] += 1
-            held[location] += 1
+            copies[location] += 1
         elif step >= count:
             location = out[start + turn - factor]
-            held[location] = 0
+            copies[location] = 0
         value[location] = load[location] / shares[location]
         mixed = ((ties[location] + load[location]) * 73244475) & 0x7FFFFFFF
         tie[location] = ((mixed ^ (mixed >> 15)) * 73244475) & 0x7FFFFFFF
-        is_open = held[location] < servers[location] and held[location] < cap
+        is_open = copies[location] < servers[location] and copies[location] < cap
         node = width + location
         best[node] = location if is_open else -1
         while node > 1:

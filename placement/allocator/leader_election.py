@@ -37,7 +37,7 @@ def elect_leaders(members: Sequence[Sequence[int]], view: View, levels: bool = T
 
 
 class _Leaders:
-    """Leaders per domain of every tier and per node, beside the weights there."""
+    """Leaders and weights per domain of every tier and per node."""
 
     def __init__(self, view: View, levels: bool) -> None:
         topology = view.topology

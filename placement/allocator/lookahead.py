@@ -25,7 +25,7 @@ _SPENT = "steps of the search"
 def choose_ahead(
     rules: Sequence[Rule], mask: Mask, need: ReplicaRequest, view: View
 ) -> int | Reason:
-    """As `choose`, looking ahead."""
+    """Choose as `choose` does, but avoid dead ends (see `pick_ahead`)."""
     return pick_ahead(lambda need, mask: choose(rules, mask, need, view), rules, mask, need, view)
 
 
@@ -36,10 +36,9 @@ def pick_ahead(
     need: ReplicaRequest,
     view: View,
 ) -> int | Reason:
-    """Pick as `pick` does, but avoid a node after which the shard's other replicas find no lawful
-    place.
+    """Pick as `pick` does, but avoid nodes after which the shard cannot be completed.
 
-    Such a node is taken only if all are like that.
+    Such a node is taken only if all candidates are like that.
     """
     first = pick(need, mask)
     left = need.replication_factor - len(need.kept) - 1
@@ -66,11 +65,11 @@ def arrangements(
     Of equal nodes only the least loaded. Ends early when the plan's steps are used up.
     """
     required = [rule for rule in rules if rule.strength is Strength.REQUIRED]
-    held = frozenset((*need.kept, *need.excluded))
+    taken = frozenset((*need.kept, *need.excluded))
     # Sets are tried once, in the order of kinds, unless a rule tells one slot from another.
     ordered = bool(RuleSet(required).roles)
     yield from _extend(
-        required, _relax_for_incomplete(required), mask, held, need, view, None if ordered else 0
+        required, _relax_for_incomplete(required), mask, taken, need, view, None if ordered else 0
     )
 
 
@@ -78,7 +77,7 @@ def _extend(
     required: Sequence[Rule],
     prunes: Sequence[Rule],
     mask: Mask,
-    held: frozenset[int],
+    taken: frozenset[int],
     need: ReplicaRequest,
     view: View,
     least: int | None,
@@ -93,7 +92,7 @@ def _extend(
         return
     view.memory[_SPENT] = spent + 1
     free = mask.copy()
-    free[np.asarray(list(held), np.int64)] = False
+    free[np.asarray(list(taken), np.int64)] = False
     for rule in prunes:
         free &= rule.penalty(standing) == 0
     kinds = node_kinds(view.topology)
@@ -106,17 +105,17 @@ def _extend(
             slot=need.slot + 1,
         )
         kind = None if least is None else int(kinds[node])
-        for rest in _extend(required, prunes, mask, held | {node}, more, view, kind):
+        for rest in _extend(required, prunes, mask, taken | {node}, more, view, kind):
             yield [node, *rest]
 
 
 def _relax_for_incomplete(required: Sequence[Rule]) -> list[Rule]:
-    """The rules as they are to be kept by shards that still lack replicas."""
+    """List the rules as they apply to shards that still lack replicas."""
     return [rule.rule_while_incomplete() for rule in required]
 
 
 def _pick_one_of_each(found: NDArray[np.int64], view: View) -> list[int]:
-    """The first node of every kind in order of load, of freedom, and of ids."""
+    """Pick the first node of every kind, ordered by room, load and id."""
     topology = view.topology
     kinds = node_kinds(topology)
     if not len(found):
@@ -131,7 +130,7 @@ def _pick_one_of_each(found: NDArray[np.int64], view: View) -> list[int]:
 
 
 def node_kinds(topology: Topology) -> NDArray[np.int64]:
-    """A number for each node; nodes of one number are the same to every rule about domains."""
+    """Number the kinds of nodes: rules about domains treat nodes of one kind alike."""
     return topology.derive("kinds of nodes", lambda: _number_kinds(topology))
 
 
@@ -148,8 +147,11 @@ def _number_kinds(topology: Topology) -> NDArray[np.int64]:
 def arrange_stream(
     rules: Sequence[Rule], mask: Callable[[View], Mask], needs: Sequence[ReplicaRequest], view: View
 ) -> list[list[int]] | None:
-    """Lawful nodes for every shard at once, where one shard takes what another needs: exclusive
-    nodes, capacity, balance. For small shapes; None where the steps do not suffice."""
+    """Find lawful nodes for every shard at once, for small streams.
+
+    Needed where one shard takes what another needs: exclusive nodes, capacity, balance. None if the
+    plan's steps are used up.
+    """
     if not needs:
         return []
     need, rest = needs[0], needs[1:]

@@ -138,8 +138,8 @@ class ClassRule:
     domains: list[int]
     interchangeable: bool
 
-    def may_matter(self, found: AllowedClasses, held: Sequence[int]) -> bool:
-        """Whether the rule may prefer some of the classes, given the domains `held` of replicas.
+    def may_matter(self, found: AllowedClasses, used: Sequence[int]) -> bool:
+        """Whether the rule may prefer some of the classes, given the domains `used` of replicas.
 
         It cannot if it treats empty domains alike and all domains of the classes are empty.
         """
@@ -149,7 +149,7 @@ class ClassRule:
         if theirs is None:
             theirs = frozenset(map(self.domains.__getitem__, found.classes.tolist()))
             found.domains[self] = theirs
-        return NO_DOMAIN in theirs or not theirs.isdisjoint(held)
+        return NO_DOMAIN in theirs or not theirs.isdisjoint(used)
 
 
 class LevelLoads:
@@ -371,9 +371,9 @@ class ClassIndex:
         found, of = self._all, self._class_of
         kept = [of[node] for node in need.kept]
         for each in class_rules:
-            held = sorted([each.domains[its_class] for its_class in kept])
-            if each.may_matter(found, held):
-                key = (each, need.replication_factor, *held)
+            used = sorted([each.domains[its_class] for its_class in kept])
+            if each.may_matter(found, used):
+                key = (each, need.replication_factor, *used)
                 left = found.left.get(key)
                 if left is None:
                     left = found.left[key] = self._apply_rule(each.rule, found, kept, need)

@@ -138,11 +138,11 @@ class _Search:
         able = self._topology.can_lead
         vectors = [column.domains[nodes].tolist() for column in columns]
         alike = zip(able[nodes].tolist(), *vectors, strict=True)
-        held: dict[tuple[int, ...], int] = {}
+        counts: dict[tuple[int, ...], int] = {}
         kept = []
         for node, vector in zip(nodes, alike, strict=True):
-            if held.setdefault(vector, 0) < lacking:
-                held[vector] += 1
+            if counts.setdefault(vector, 0) < lacking:
+                counts[vector] += 1
                 kept.append(node)
         return kept
 
@@ -323,10 +323,10 @@ class _Search:
         if not (self._required or self._wishes):
             return None, []
         need = self._need
-        held = [*need.kept, *(self._nodes[position] for position in chosen)]
+        nodes = [*need.kept, *(self._nodes[position] for position in chosen)]
         slots = [*(need.slots or range(len(need.kept)))]
         slots += range(need.slot, need.slot + len(chosen))
-        now = need._replace(kept=held, slots=slots, slot=need.slot + len(chosen))
+        now = need._replace(kept=nodes, slots=slots, slot=need.slot + len(chosen))
         standing = now.rule_context(self._topology)
         allowed = np.ones(self._topology.size, bool)
         for rule in self._required:

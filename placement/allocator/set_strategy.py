@@ -21,16 +21,16 @@ _NEARNESS_UNIT = 1 << 90
 
 
 class SetPlanner(Protocol):
-    """Members that such a strategy has to bring."""
+    """Members that a strategy of this kind has to bring."""
 
     def rules(self, policy: Policy, topology: Topology, /) -> tuple[Rule, ...]:
-        """The rules it is held to."""
+        """List the rules of the strategy under this policy."""
         ...
 
     def plan(
         self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View, /
     ) -> list[int] | Reason:
-        """All the nodes that complete the shard, best first: at least one, or why there is none."""
+        """Plan all nodes that complete the shard, best first, or say why there is none."""
         ...
 
 
@@ -59,8 +59,10 @@ class SetStrategy(ByRules):
     def resume(
         self: SetPlanner, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
     ) -> tuple[Reason, ...]:
-        """Complete the shards around what they were given. Rules of the user may look at other
-        shards: then each replica is added by itself."""
+        """Complete the shards around the replicas they have.
+
+        Under rules of the user, which may look at other shards, `extend` adds each replica.
+        """
         if policy.rules:
             return ()
         fresh = []
@@ -86,7 +88,7 @@ class SetStrategy(ByRules):
     def extend(
         self: SetPlanner, need: ReplicaRequest, policy: Policy, mask: Mask, view: View
     ) -> int | Reason:
-        """The first node of the set that completes the shard best."""
+        """Choose the first node of the set that completes the shard best."""
         found = self.plan(need, policy, mask, view)
         return found if isinstance(found, Reason) else found[0]
 
@@ -108,7 +110,7 @@ def _lead_evenly(shards: Sequence[list[int]], policy: Policy, view: View) -> Non
 
 
 def placing_costs(need: ReplicaRequest, view: View) -> list[int]:
-    """By node, the cost of one more replica: nearness to the one it replaces, then load."""
+    """Price one more replica on each node: nearness to the replaced one, then load."""
     costs = load_costs(view)
     if need.replaces == EMPTY:
         return costs
@@ -117,7 +119,7 @@ def placing_costs(need: ReplicaRequest, view: View) -> list[int]:
 
 
 def put_least_leading_first(nodes: list[int], view: View) -> list[int]:
-    """The nodes with the one in front that leads least for its weight and may lead."""
+    """Put the node that may lead and leads least for its weight in front."""
     able = [node for node in nodes if view.topology.can_lead[node]]
     if not able:
         return nodes

@@ -32,9 +32,12 @@ _TRIES_MAX = 500
 
 
 class StreamDraft:
-    """A stream being placed. `counts` and `leads` are its own replicas and leaders by node,
-    `foreign` and `foreign_leads` those of all other streams; `usable` are the nodes that may hold
-    a replica, `fenced` those that may hold a follower where nothing else does."""
+    """A stream being placed.
+
+    `counts` and `leads` are its own replicas and leaders by node, `foreign` and `foreign_leads`
+    those of all other streams; `usable` are the nodes that may hold a replica, `fenced` those that
+    may hold a follower where nothing else does.
+    """
 
     def __init__(
         self,
@@ -50,10 +53,10 @@ class StreamDraft:
         self.leads = np.zeros(topology.size, np.int64)
         self._by_range: dict[str, NDArray[np.int64]] = {}
         for shard, nodes in enumerate(shards):
-            held = np.asarray([node for node in nodes if node != EMPTY], np.int64)
+            present = np.asarray([node for node in nodes if node != EMPTY], np.int64)
             for counts in (self.counts, self.range_counts(shard)):
-                np.add.at(counts, held, 1)
-            self.leads[held[:1]] += 1
+                np.add.at(counts, present, 1)
+            self.leads[present[:1]] += 1
         self.foreign = view.load - self.counts
         self.foreign_leads = view.leaders - self.leads
         admitted = policy.nodes.mask(topology)
@@ -146,7 +149,7 @@ class StreamDraft:
         return list(reasons.values())
 
     def put(self, shard: int, kept: Sequence[int], whole: list[int]) -> None:
-        """Enter the replicas of a shard that are not among `kept`."""
+        """Enter the new replicas of a shard, those that are not among `kept`."""
         missing = self.spec.replication_factor - len(whole)
         self.shards[shard][:] = whole + [EMPTY] * missing
         for slot, node in enumerate(whole):

@@ -59,15 +59,15 @@ class TokenRing:
 
     @property
     def owners(self) -> NDArray[np.int64]:
-        """`nodes` as an array."""
+        """Convert `nodes` to an array; cached."""
         owners: NDArray[np.int64] = self._array("owners", lambda: np.asarray(self.nodes, np.int64))
         return owners
 
     def start(self, need: ReplicaRequest) -> int:
-        """Position of the first token at or after the shard's own; past the last it wraps.
+        """Find the position of the first token at or after the shard's own; past the last it wraps.
 
-        On a ring of hashed tokens the shard's token is a key and is hashed like the shard's name.
-        A shard without a token on a ring of explicit ones draws a token by lot: every token is as
+        On a ring of hashed tokens the shard's token is a key and is hashed like the shard's name. A
+        shard without a token on a ring of explicit ones draws a token by lot: every token is as
         likely, and a new token draws only shards to itself.
         """
         if not self.tokens:
@@ -82,7 +82,7 @@ class TokenRing:
         return bisect_left(self.tokens, key) % len(self.tokens)
 
     def starts(self, spec: StreamSpec) -> NDArray[np.int64]:
-        """`start` of every shard of a stream."""
+        """Find the `start` of every shard of a stream."""
         name, factor, shards = spec.stream, spec.replication_factor, range(spec.shards)
         if self.explicit or spec.shard_tokens is not None:
             needs = (ReplicaRequest(name, s, 0, factor, (), token=spec.token(s)) for s in shards)
@@ -93,7 +93,7 @@ class TokenRing:
         return starts
 
     def clockwise(self, start: int) -> Iterator[int]:
-        """Every node once, by the first of its tokens from `start` on."""
+        """Walk over every node once, by the first of its tokens from `start` on."""
         seen: set[int] = set()
         for position in range(start - len(self.nodes), start):
             node = self.nodes[position]
@@ -102,7 +102,7 @@ class TokenRing:
                 yield node
 
     def members(self, topology: Topology) -> Mask:
-        """Nodes that own a token."""
+        """Mask the nodes that own a token."""
         owns = np.zeros(topology.size, bool)
         owns[np.asarray(self.nodes, np.int64)] = True
         return owns
@@ -120,8 +120,11 @@ class TokenRing:
 
 
 def ring_of(topology: Topology, vnodes: int = VNODES) -> TokenRing:
-    """The ring of all registered nodes, whatever their condition; who may be taken is up to the
-    walk. With explicit tokens on any node, nodes without any stand on no ring and get nothing."""
+    """Look up the ring of all registered nodes; cached in the topology.
+
+    It holds nodes in any condition: the walk decides who may be taken. If some node has explicit
+    tokens, nodes without any are not on the ring and receive nothing.
+    """
     return topology.derive((TokenRing, vnodes), lambda: _make_ring(topology, vnodes))
 
 
@@ -141,12 +144,12 @@ class OnRing(Rule):
         return "nodes with tokens"
 
     def penalty(self, standing: RuleContext) -> Penalties:
-        """One for every node without a token."""
+        """Return one for every node without a token."""
         ring = ring_of(standing.topology, self.vnodes)
         return (~ring.members(standing.topology)).astype(np.int64)
 
     def violations(self, standing: RuleContext) -> list[RuleFinding]:
-        """Nodes without a token that hold a replica."""
+        """List the nodes without a token that hold a replica."""
         off = np.flatnonzero(self.penalty(standing))
         names = [standing.topology.ids[node] for node in standing.replicas if node in off]
         return [RuleFinding(name, 1, 0) for name in sorted(names, key=natural_key)]
@@ -177,7 +180,7 @@ def find_token_fault(spec: StreamSpec, topology: Topology) -> Reason | None:
 
 
 def _token_kinds(topology: Topology) -> dict[type, str]:
-    """The kinds of explicit tokens there are, each with the first node that has such."""
+    """Find the kinds of explicit tokens, each with the first node that has such; cached."""
     return topology.derive(_token_kinds, lambda: _find_token_kinds(topology))
 
 
@@ -204,7 +207,7 @@ def _make_explicit_ring(topology: Topology) -> TokenRing:
 
 
 def _make_hashed_ring(topology: Topology, vnodes: int) -> TokenRing:
-    """Weight 1 stands for `vnodes` tokens; a heavier node has more of the same sequence."""
+    """Hash the tokens: weight 1 has `vnodes`, a heavier node more of the same sequence."""
     nodes = np.fromiter(topology.index.values(), np.int64)
     counts = np.clip(np.rint(topology.weight[nodes] * vnodes), 1, max(VNODES_MAX, vnodes))
     tokens, owners = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
@@ -220,8 +223,10 @@ def _make_hashed_ring(topology: Topology, vnodes: int) -> TokenRing:
 def walk_in_bulk(
     spec: StreamSpec, policy: Policy, view: View, ring: TokenRing, lists: Lists
 ) -> list[list[int]] | None:
-    """Nodes of every slot of every shard, counted in `view`; None where shards have to be walked
-    one by one."""
+    """Walk for all shards at once; returns the nodes of every slot, counted in `view`.
+
+    None if shards have to be walked one by one.
+    """
     topology = view.topology
     mask = candidates(policy, view)
     if spec.shards < BULK_FROM or not ring.nodes or policy.rules:
@@ -242,7 +247,7 @@ def walk_in_bulk(
 
 
 def find_first_fitting(shards: Positions, starts: Positions, size: int, fits: Fits) -> Positions:
-    """The first position from its start that fits each of `shards`; -1 where none does."""
+    """Find the first position from its start that fits each of `shards`; -1 if none does."""
     found = np.full(len(shards), -1, np.int64)
     left = np.arange(len(shards))
     begin, width = 0, _WINDOW_FIRST
@@ -258,9 +263,9 @@ def find_first_fitting(shards: Positions, starts: Positions, size: int, fits: Fi
     return found
 
 
-def is_among(values: NDArray[np.generic], held: NDArray[np.generic]) -> Mask:
-    """Mask the values, a row for each shard, that the shard holds."""
+def is_among(values: NDArray[np.generic], taken: NDArray[np.generic]) -> Mask:
+    """Mask the values (a row for each shard) that are in the shard's row of `taken`."""
     found = np.zeros(values.shape, bool)
-    for column in held.T:
+    for column in taken.T:
         found |= values == column[:, None]
     return found

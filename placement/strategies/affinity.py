@@ -95,7 +95,7 @@ class AffinityStrategy(ByRules):
         return {"node": node, "shard": shard, "preferred_nodes": preferred, "level": scope}
 
     def rules(self, policy: Policy, _topology: Topology) -> tuple[Rule, ...]:
-        """The affinities as rules, after the user's own."""
+        """List the user's rules, then the affinities as rules."""
         scope: Scope = policy.parameters["level"]
         rules: list[Rule] = list(policy.rules)
         match policy.parameters["node"]:
@@ -148,14 +148,13 @@ class AffinityStrategy(ByRules):
 
     @staticmethod
     def _may_wrap(policy: Policy) -> bool:
-        """Whether replicas that find no node of their own share nodes, in any order."""
+        """Whether nodes may hold several replicas of the stream, in any order."""
         return policy.parameters["shard"] is Affinity.BALANCED
 
     def _arrange_by_rules(
         self, zigzag: list[list[int]] | Reason, spec: StreamSpec, policy: Policy, view: View
     ) -> list[list[int]] | Reason:
-        """An arrangement that keeps more of the user's rules than the zig-zag order does, if there
-        is one."""
+        """Arrange the stream by `spread` if that keeps more of the user's rules than zig-zag."""
         rules, soft = self.rules(policy, view.topology), OnInfeasible.DEGRADE
         theirs = replace(policy, strategy="spread", rules=rules, on_infeasible=soft)
         placed = SpreadStrategy(located_first=False).place(spec, theirs, view.fork())
@@ -194,8 +193,7 @@ class AffinityStrategy(ByRules):
         order: list[int],
         view: View,
     ) -> list[list[int]]:
-        """The shards by position, unless wrapping around brought replicas into one location that
-        taking the locations in turn keeps apart."""
+        """Take the locations in turn if wrapping around put replicas into one location."""
         topology, rules = view.topology, self.rules(policy, view.topology)
         if not find_unmet(rules, shards, spec, policy, topology):
             return shards
@@ -208,7 +206,7 @@ class AffinityStrategy(ByRules):
 def _count_unmet(
     shards: list[list[int]] | Reason, spec: StreamSpec, policy: Policy, view: View
 ) -> float:
-    """Count the user's preferred rules that the arrangement breaks."""
+    """Count the user's preferred rules that the arrangement breaks; infinite if there is none."""
     if isinstance(shards, Reason):
         return inf
     return len(find_unmet(policy.rules, shards, spec, policy, view.topology))
@@ -233,8 +231,7 @@ def zigzag(groups: Sequence[Sequence[int]], preferred: Sequence[int] = ()) -> li
 def fill_by_domain(
     spec: StreamSpec, order: Sequence[int], scope: Scope, topology: Topology
 ) -> list[list[int]] | None:
-    """An arrangement with every node used at most once and every shard's replicas in different
-    domains, if one exists.
+    """Arrange each shard over different domains with every node used at most once, if possible.
 
     Each domain offers at most as many nodes as there are shards. Dealing the nodes out domain by
     domain, largest first, shard by shard in turn, never gives a shard two of one domain
@@ -356,8 +353,7 @@ def _find_shortage(
 def _choose_location(
     groups: list[list[int]], spec: StreamSpec, policy: Policy, topology: Topology
 ) -> list[int]:
-    """Of the locations with enough nodes the one with most preferred nodes, then the first (least
-    loaded)."""
+    """Choose a location with enough nodes: most preferred nodes, then least loaded."""
     exclusive = policy.parameters["shard"] is Affinity.EXCLUSIVE
     need = spec.replication_factor * (spec.shards if exclusive else 1)
     enough = [group for group in groups if len(group) >= need]
@@ -371,7 +367,7 @@ def _preferred_nodes(policy: Policy, groups: list[list[int]], topology: Topology
 
 
 def _put_distinct_first(order: list[int], scope: Scope, view: View) -> list[int]:
-    """The order with the first node of each domain in front."""
+    """Put the first node of each domain in front of the order."""
     first = _first_per_domain(order, view.topology.domain_of(scope))
     return first + [node for node in order if node not in first]
 
@@ -411,10 +407,10 @@ def _check(
 
 def _check_capacity(shards: list[list[int]], view: View) -> list[list[int]] | Reason:
     topology = view.topology
-    held = Counter(node for nodes in shards for node in nodes)
-    for node in sorted(held, key=lambda n: natural_key(topology.ids[n])):
+    replicas = Counter(node for nodes in shards for node in nodes)
+    for node in sorted(replicas, key=lambda n: natural_key(topology.ids[n])):
         room = int(topology.capacity[node] - view.load[node])
-        if topology.capacity[node] >= 0 and room < held[node]:
-            message = f"node {topology.ids[node]} would hold {held[node]} more, it has room for"
-            return Reason(Code.NO_CANDIDATE, f"{message} {room}", held[node], room)
+        if topology.capacity[node] >= 0 and room < replicas[node]:
+            message = f"node {topology.ids[node]} would hold {replicas[node]} more, it has room for"
+            return Reason(Code.NO_CANDIDATE, f"{message} {room}", replicas[node], room)
     return shards

@@ -57,11 +57,11 @@ class AwareOf(DomainCountRule):
 
     @property
     def name(self) -> str:
-        """The attribute: the tag's key or the level's name."""
+        """Name the attribute: the tag's key or the level's name."""
         return self.per.tag or str(self.per)
 
     def values(self, standing: RuleContext) -> tuple[list[str], list[str]]:
-        """The values of usable nodes, and the forced ones that none of them has."""
+        """List the values of usable nodes, and the forced values that none of them has."""
         live = standing.live_domains(self.per).tolist()
         names = [standing.topology.domain_name(self.per, domain) for domain in live]
         seen = [name.removeprefix(f"{self.per.tag}=") for name in names]
@@ -72,23 +72,23 @@ class AwareOf(DomainCountRule):
         return sorted(seen, key=natural_key), absent
 
     def cap(self, standing: RuleContext) -> int:
-        """The limit in replicas."""
+        """Compute the limit in replicas."""
         seen, absent = self.values(standing)
         return -(-standing.replication_factor // max(len(seen) + len(absent), 1))
 
     def penalty(self, standing: RuleContext) -> Penalties:
-        """Replicas above the cap after adding one on each node."""
+        """Count the replicas above the cap after adding one on each node."""
         domains = standing.topology.domain_of(self.per)
-        held = domains[np.asarray(standing.replicas, np.int64)]
-        counts = np.bincount(held[held != NO_DOMAIN], minlength=int(domains.max(initial=0)) + 2)
+        used = domains[np.asarray(standing.replicas, np.int64)]
+        counts = np.bincount(used[used != NO_DOMAIN], minlength=int(domains.max(initial=0)) + 2)
         over = np.maximum(counts[domains] + 1 - self.cap(standing), 0)
         return np.where(domains == NO_DOMAIN, _NEVER, over)
 
     def violations(self, standing: RuleContext) -> list[RuleFinding]:
-        """Values with more replicas than the cap, and replicas on nodes without the attribute."""
+        """List values above the cap, and replicas on nodes without the attribute."""
         topology, cap = standing.topology, self.cap(standing)
-        held = topology.domain_of(self.per)[np.asarray(standing.replicas, np.int64)]
-        domains, counts = np.unique(held, return_counts=True)
+        used = topology.domain_of(self.per)[np.asarray(standing.replicas, np.int64)]
+        domains, counts = np.unique(used, return_counts=True)
         found = []
         for domain, count in zip(domains.tolist(), counts.tolist(), strict=True):
             if domain == NO_DOMAIN:
@@ -99,8 +99,8 @@ class AwareOf(DomainCountRule):
 
     def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Mask the shards, a row of nodes each, that break the rule."""
-        held = standing.topology.domain_of(self.per)[shards]
-        doubtful: Mask = (max_per_domain(held) > self.cap(standing)) | (held == NO_DOMAIN).any(
+        used = standing.topology.domain_of(self.per)[shards]
+        doubtful: Mask = (max_per_domain(used) > self.cap(standing)) | (used == NO_DOMAIN).any(
             axis=1
         )
         return doubtful
@@ -168,13 +168,13 @@ class AwarenessStrategy(SetStrategy):
         return {"attributes": attributes, "forced": tuple(forced)}
 
     def rules(self, policy: Policy, topology: Topology) -> tuple[Rule, ...]:
-        """The cap of every attribute, after the user's rules."""
+        """List the user's rules, then the cap of every attribute."""
         return (*policy.rules, *self._caps(policy, topology))
 
     def plan(
         self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View
     ) -> list[int] | Reason:
-        """The nodes that complete the shard best, or what keeps it from another copy."""
+        """Plan the nodes that complete the shard best, or explain why it gets no copy."""
         topology, caps = view.topology, self._caps(policy, view.topology)
         standing = need.rule_context(topology)
         columns = [Column(topology.domain_of(rule.per), rule.cap(standing)) for rule in caps]
@@ -203,7 +203,7 @@ class AwarenessStrategy(SetStrategy):
 
 
 def _scope(name: str, topology: Topology) -> Scope:
-    """The tag of that name; a level where no node has such a tag."""
+    """Find the tag of that name; the level if no node has such a tag."""
     tagged = any(key == name for each in topology.attributes for key, _ in each.tags)
     scope = Scope(tag=name) if tagged else topology.scope(name)
     return Scope(tag=name) if isinstance(scope, Reason) else scope
@@ -243,7 +243,7 @@ def _explain_missing(
 
 
 def _explain_full(rule: AwareOf, need: ReplicaRequest, standing: RuleContext) -> Reason:
-    """Every value that still has a node holds as many copies as the cap admits."""
+    """Explain that every value with a node holds as many copies as the cap admits."""
     seen, absent = rule.values(standing)
     copies, cap = need.replication_factor, rule.cap(standing)
     message = (

@@ -48,38 +48,40 @@ def even_out(
     """Move replicas in `slots` of `shards` until no chain lowers the sum of load²/weight."""
     if sum(map(len, slots)) * view.topology.size > _WORK_MAX:
         return
-    held: dict[int, dict[tuple[int, int], None]] = {}
+    replicas_on: dict[int, dict[tuple[int, int], None]] = {}
     for shard, free in enumerate(slots):
         for slot in free:
             if shards[shard][slot] != EMPTY:
-                held.setdefault(shards[shard][slot], {})[shard, slot] = None
+                replicas_on.setdefault(shards[shard][slot], {})[shard, slot] = None
     while True:
-        chain = _find_best_chain(held, alternatives, view)
+        chain = _find_best_chain(replicas_on, alternatives, view)
         if not chain:
             return
         for shard, slot, node in chain:
             before = shards[shard][slot]
-            del held[before][shard, slot]
-            held.setdefault(node, {})[shard, slot] = None
+            del replicas_on[before][shard, slot]
+            replicas_on.setdefault(node, {})[shard, slot] = None
             shards[shard][slot] = node
             view.remove(before)
             view.add(node)
 
 
 def _find_best_chain(
-    held: dict[int, dict[tuple[int, int], None]], alternatives: Alternatives, view: View
+    replicas_on: dict[int, dict[tuple[int, int], None]], alternatives: Alternatives, view: View
 ) -> list[_Step]:
-    """The chain from the fullest node that has one to the emptiest it reaches."""
+    """Find the chain from the fullest node that has one to the emptiest it reaches."""
     rank = view.topology.order().tolist()
     load, weight = view.load.tolist(), view.topology.weight.tolist()
-    relief = {node: (2 * load[node] - 1) / weight[node] for node in held if held[node]}
+    relief = {
+        node: (2 * load[node] - 1) / weight[node] for node in replicas_on if replicas_on[node]
+    }
     for source in sorted(relief, key=lambda node: (-relief[node], rank[node])):
         came: dict[int, tuple[int, _Step] | None] = {source: None}
         queue = deque([source])
         while queue:
             node = queue.popleft()
             on_the_way = {step[0] for step in _trace_chain(came, node)}
-            for shard, slot in sorted(held.get(node, ())):
+            for shard, slot in sorted(replicas_on.get(node, ())):
                 if shard in on_the_way:
                     continue
                 for other in sorted(alternatives(shard, slot), key=rank.__getitem__):
@@ -95,7 +97,7 @@ def _find_best_chain(
 
 
 def _trace_chain(came: dict[int, tuple[int, _Step] | None], node: int) -> list[_Step]:
-    """The steps that lead to a node, the last one first, so that each finds its place free."""
+    """List the steps that lead to a node, the last one first, so that each finds room."""
     steps: list[_Step] = []
     before = came[node]
     while before is not None:
@@ -121,11 +123,11 @@ class DistinctTags(AtMost):
     """
 
     def penalty(self, standing: RuleContext) -> Penalties:
-        """As of `AtMost`; where values may be shared, none for a node without the key."""
-        minded = super(DistinctTags, self).penalty(standing)
+        """Count as `AtMost` does; where values may be shared, none for a node without the key."""
+        penalties = super(DistinctTags, self).penalty(standing)
         if self.strength is Strength.PREFERRED:
-            minded[standing.topology.domain_of(self.per) == NO_DOMAIN] = 0
-        return minded
+            penalties[standing.topology.domain_of(self.per) == NO_DOMAIN] = 0
+        return penalties
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,7 @@ class ClientTagsStrategy(SetStrategy):
         return {"rack_aware_tags": keys}
 
     def find_fault(self, _spec: StreamSpec, policy: Policy, topology: Topology) -> Reason | None:
-        """A key that no live node carries, or a value that is too long."""
+        """Find a key that no live node carries, or a value that is too long."""
         nodes = (node for node in topology.index.values() if not topology.is_dead(node))
         alive = [topology.attributes[node].tags for node in nodes]
         known = {key for tags in alive for key, _ in tags}
@@ -204,13 +206,13 @@ class ClientTagsStrategy(SetStrategy):
         return None
 
     def rules(self, policy: Policy, _topology: Topology) -> tuple[Rule, ...]:
-        """At most one holder per value of every key, after the user's rules."""
+        """List the user's rules, then at most one holder per value of every key."""
         return (*policy.rules, *_ideal_rules(policy))
 
     def plan(
         self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View
     ) -> list[int] | Reason:
-        """The nodes that complete the shard best, or why there is none."""
+        """Plan the nodes that complete the shard best, or explain why there are none."""
         topology = view.topology
         keys = [topology.domain_of(rule.per) for rule in _ideal_rules(policy)]
         untagged = np.zeros(topology.size, np.int64)
@@ -245,7 +247,7 @@ class ClientTagsStrategy(SetStrategy):
     def resume(
         self, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
     ) -> tuple[Reason, ...]:
-        """Complete the shards around what they were given, then even out what was added."""
+        """Complete the shards around the replicas they have, then even out the new ones."""
         if policy.rules:
             return ()
         rank = view.topology.order()
@@ -259,8 +261,11 @@ class ClientTagsStrategy(SetStrategy):
     def _even_out(
         self, shards: list[list[int]], fixed: Sequence[int], policy: Policy, view: View
     ) -> None:
-        """Move the replicas behind the first `fixed` of each shard where every key of tags sees
-        no difference. Rules of the user may see one: then everything stays."""
+        """Move replicas behind the first `fixed` of each shard between nodes of equal worth.
+
+        Nodes are of equal worth if every key of tags treats them alike. Under rules of the user,
+        which may not, everything stays.
+        """
         if policy.rules:
             return
         keys = [view.topology.domain_of(rule.per) for rule in _ideal_rules(policy)]
@@ -302,15 +307,15 @@ def _ideal_rules(policy: Policy) -> list[DistinctTags]:
 
 
 def _is_distinct(domains: NDArray[np.int32], need: ReplicaRequest) -> bool:
-    """Whether those that hold the shard already share no value of the key."""
-    held = [domain for domain in domains[list(need.kept)].tolist() if domain != NO_DOMAIN]
-    return len(set(held)) == len(held)
+    """Whether the present holders of the shard share no value of the key."""
+    used = [domain for domain in domains[list(need.kept)].tolist() if domain != NO_DOMAIN]
+    return len(set(used)) == len(used)
 
 
 def _keep_most_keys(
     search: Callable[[Sequence[int], Mask], list[int]], keys: Sequence[int], mask: Mask
 ) -> list[int]:
-    """The set for the largest and first-named part of the keys that costs no replica."""
+    """Find the set for the largest, first-named subset of keys that costs no replica."""
     most = search((), mask)
     for size in range(len(keys), 0, -1):
         for kept in combinations(keys, size):

@@ -42,7 +42,7 @@ class Terms:
     nodes: NodeFilter
 
     def rule_context(self, members: Sequence[int]) -> RuleContext:
-        """The members as the replicas of one shard."""
+        """Build the context in which rules judge the members as one shard."""
         return RuleContext(
             topology=self.topology,
             replication_factor=self.factor,
@@ -61,7 +61,7 @@ class Terms:
         ) and not any(rule.violations(standing) for rule in required if rule not in orders)
 
     def first_members(self) -> NDArray[np.bool_]:
-        """Nodes that break no required rule as the first member of a set."""
+        """Mask the nodes that break no required rule as the first member of a set."""
         standing, allowed = self.rule_context(()), np.ones(self.topology.size, bool)
         for rule in self.rules:
             if rule.strength is Strength.REQUIRED:
@@ -107,15 +107,15 @@ class Copysets:
 
     @property
     def sets(self) -> list[Copyset]:
-        """All sets, members by the natural order of their ids."""
+        """List all sets, members in the natural order of their ids."""
         return list(self._sets)
 
     def reach(self, node: int) -> int:
-        """With how many other nodes the node shares sets."""
+        """Count the other nodes with which the node shares sets."""
         return int(self._reach[node])
 
     def usable_sets(self, mask: NDArray[np.bool_], kept: Sequence[int] = ()) -> NDArray[np.int64]:
-        """Lawful sets around `kept` whose other members are all in `mask`, one per row."""
+        """List the lawful sets around `kept` whose other members are all in `mask`, one per row."""
         sets = self._of[kept[0]] if kept else self.sets
         found = np.asarray(sets, np.int64).reshape(-1, self.terms.factor)
         for node in kept[1:]:
@@ -128,10 +128,10 @@ class Copysets:
         return usable
 
     def keep_preferred(self, sets: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Those of the sets, one per row, that break the preferred rules least, the first first."""
+        """Keep the sets (rows) that break the preferred rules least."""
         wishes = (r for r in self.terms.rules if r.strength is Strength.PREFERRED)
         for rule in wishes:
-            # Who of a set leads is settled later.
+            # The leader of a set is chosen later.
             if len(sets) > 1 and not rule.ranks_leaders:
                 broken = [self._excess(rule, row) for row in sets.tolist()]
                 sets = sets[np.asarray(broken) == min(broken)]
@@ -140,12 +140,12 @@ class Copysets:
     def complete(
         self, kept: Sequence[int], mask: NDArray[np.bool_], near: int | None
     ) -> Copyset | None:
-        """A new set around the members that stay, near the one that is replaced."""
+        """Grow a new set around the members that stay, near the replaced member."""
         rank = scores(self._seed("replace", kept), self.terms.topology.digests)
         return self._grow(list(kept), mask, rank, near=near)
 
     def add(self, members: Sequence[int]) -> None:
-        """One more set."""
+        """Add a set."""
         named = self._sort_members(members)
         if named in self._sets:
             return
@@ -202,7 +202,7 @@ class Copysets:
                 self.add([node])
 
     def _permute(self, rounds: int) -> None:
-        """Groups of nodes that have no set of this round yet, in the order of a permutation."""
+        """Cut permutations of the nodes into sets, one permutation a round."""
         for number in range(rounds):
             free = self._pool & (self._memberships <= number)
             draws = _DRAWS_MAX if int(free.sum()) <= _DRAWN_AGAIN_MAX else 1
@@ -219,7 +219,7 @@ class Copysets:
                 self.add(group)
 
     def _draw(self, number: int, attempt: int, free: NDArray[np.bool_]) -> list[Copyset]:
-        """One permutation of the free nodes, cut into groups."""
+        """Draw one permutation of the free nodes and cut it into groups."""
         seed = digest64("copysets", number, attempt, self.terms.factor)
         rank = scores(seed, self.terms.topology.digests)
         free = free.copy()
@@ -235,7 +235,7 @@ class Copysets:
         return groups
 
     def _top_up(self) -> None:
-        """Sets for the nodes that share with too few others, the fewest first."""
+        """Add sets for the nodes that share sets with too few others, the fewest first."""
         topology = self.terms.topology
         rank = scores(digest64("copysets", "greedy", self.terms.factor), topology.digests)
         nodes = np.flatnonzero(self._pool).tolist()
@@ -259,9 +259,9 @@ class Copysets:
         start: int | None = None,
         near: int | None = None,
     ) -> Copyset | None:
-        """The members and as many more as the set lacks, or None where the rules leave nobody.
+        """Complete the set of these members; None if the rules leave no candidate.
 
-        Required rules, then preferred ones, decide who comes in question. Of these come first: the
+        Required rules, then preferred ones, decide who is a candidate. Of these come first: the
         `free` ones, those that `start` has no set with, those `near` a node; then those that no
         member has a set with, then those that share with the fewest, then the first by rank.
         """
@@ -288,8 +288,10 @@ class Copysets:
         return self._sort_members(members)
 
     def _allowed_members(self, members: Sequence[int], pool: NDArray[np.bool_]) -> _Found:
-        """Candidates for one more member that break no required rule; the last one can lead where
-        no other can."""
+        """Find the candidates for one more member that break no required rule.
+
+        The last member can lead if no other can.
+        """
         topology = self.terms.topology
         open_nodes = pool.copy()
         open_nodes[list(members)] = False
@@ -303,7 +305,7 @@ class Copysets:
         return found
 
     def _count_shared(self, members: Iterable[int]) -> NDArray[np.int64]:
-        """For each node, with how many of the members it shares a set."""
+        """Count for each node the members with which it shares a set."""
         shared = np.zeros(self.terms.topology.size, np.int64)
         for member in members:
             shared[list(self._partners[member])] += 1
@@ -324,7 +326,7 @@ def _keep_least(found: _Found, key: NDArray[np.generic]) -> _Found:
 
 
 def _count_climbs(topology: Topology, node: int) -> NDArray[np.int64]:
-    """Levels that each node's path does not share with the given one's."""
+    """Count the levels of `node`'s path that each node does not share."""
     place = topology.locations[node]
     climbs = np.full(topology.size, place.depth + 1, np.int64)
     for depth in range(1, place.depth + 1):

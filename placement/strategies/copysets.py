@@ -74,11 +74,11 @@ class CopysetsStrategy(ByRules):
         return {"scatter_width": width}
 
     def rules(self, policy: Policy, topology: Topology) -> tuple[Rule, ...]:
-        """The user's rules, then evenness at every level, preferred."""
+        """List the user's rules, then evenness at every level, preferred."""
         return (*policy.rules, *(Even(tier, Strength.PREFERRED) for tier in topology.tiers()))
 
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
-        """A set for every shard, the least loaded first."""
+        """Choose a set for every shard, the least loaded first."""
         factor = spec.replication_factor
         wanting = _explain_too_few(factor, policy, view)
         if wanting:
@@ -108,13 +108,13 @@ class CopysetsStrategy(ByRules):
             shards.append(ordered)
         rules = self.rules(policy, view.topology)
         warnings = find_unmet(rules, shards, spec, policy, view.topology)
-        told = (*([short] if short else []), *warnings)
-        return Placement(shards, (self._summarise(copysets, shards, policy, view),), told)
+        notes = (*([short] if short else []), *warnings)
+        return Placement(shards, (self._summarise(copysets, shards, policy, view),), notes)
 
     def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
-        """Find the member that the remaining ones lack.
+        """Choose the member that the remaining ones lack.
 
-        Of the set that took the place of theirs, of another set they are in, or of a new one around
+        It is of the set that replaced theirs, of another set they are in, or of a new one around
         them. Sets that break a preferred rule more than others do come last, since repair would
         leave them again.
         """
@@ -142,7 +142,7 @@ class CopysetsStrategy(ByRules):
         return choose(self.rules(policy, view.topology), mask, need, view)
 
     def _find_copysets(self, policy: Policy, factor: int, view: View) -> Copysets:
-        """The sets of this policy, found once for each plan."""
+        """Find the sets of this policy, once for each plan."""
         key = (self.name, id(policy), factor)
         if key not in view.memory:
             width = policy.parameters["scatter_width"] or 2 * (factor - 1)
@@ -191,7 +191,7 @@ class CopysetsStrategy(ByRules):
 
 
 def _sets_in_use(policy: Policy, factor: int, view: View) -> list[tuple[int, ...]]:
-    """Whole sets in use by streams of an equal policy, and by the stream under way."""
+    """Find the whole sets of streams with an equal policy, and of the stream being placed."""
     found: set[tuple[int, ...]] = set()
     for index, rows in view.streams():
         other, spec = view.policy_of(index), view.spec_of(index)
@@ -213,7 +213,7 @@ def _is_same(one: Policy, other: Policy) -> bool:
 
 
 def _open_rows(sets: _Rows, policy: Policy, used: Sequence[int], view: View) -> _Rows:
-    """Rows of the sets whose members have room and break no rule on the stream's other shards."""
+    """Find the sets whose members have room and keep the rules on other shards."""
     mask = candidates(policy, view)
     wide = [rule for rule in policy.rules if rule.spans_stream]
     standing = RuleContext(view.topology, sets.shape[1], (), used, policy.nodes)
@@ -229,7 +229,7 @@ def _open_rows(sets: _Rows, policy: Policy, used: Sequence[int], view: View) -> 
 
 
 def _keep_least_loaded(sets: _Rows, view: View) -> _Rows:
-    """Rows of the sets whose fullest member, then whose sum, has the least load per weight."""
+    """Keep the sets whose fullest member, then whose sum, has the least load per weight."""
     pressure = ((view.load + 1) / view.topology.weight)[sets]
     worst = pressure.max(axis=1)
     rows = np.flatnonzero(worst == worst.min())
@@ -239,12 +239,12 @@ def _keep_least_loaded(sets: _Rows, view: View) -> _Rows:
 
 
 def _choose_row(sets: _Rows, seed: int, view: View) -> int:
-    """Row of the set that comes first by content."""
+    """Choose the set whose content has the first hash for this seed."""
     return int(np.argmin(scores(seed, _digests(sets, view))))
 
 
 def _digests(sets: _Rows, view: View) -> NDArray[np.uint64]:
-    """Hash of each set, whatever the order of its members."""
+    """Hash each set, whatever the order of its members."""
     mixed = scores(sets.shape[1], view.topology.digests)[sets]
     summed: NDArray[np.uint64] = mixed.sum(axis=1, dtype=np.uint64)
     return summed
@@ -266,7 +266,7 @@ def _put_leader_first(members: Sequence[int], policy: Policy, view: View) -> lis
 
 
 def _allowed_nodes(need: ReplicaRequest, rules: Sequence[Rule], view: View) -> Mask:
-    """Nodes that break no required rule as the next replica."""
+    """Mask the nodes that break no required rule as the next replica."""
     standing = RuleContext(
         view.topology, need.replication_factor, need.kept, need.stream_nodes, need.nodes
     )
@@ -278,7 +278,7 @@ def _allowed_nodes(need: ReplicaRequest, rules: Sequence[Rule], view: View) -> M
 
 
 def _content_seed(need: ReplicaRequest, view: View) -> int:
-    """Seed for all shards of a set alike, so that its node is replaced once."""
+    """Hash the members that stay, so that all shards of a set replace a node alike."""
     return digest64("copyset", *sorted(view.topology.ids[node] for node in need.kept))
 
 
@@ -292,7 +292,7 @@ def _explain_too_few(factor: int, policy: Policy, view: View) -> Reason | None:
 
 
 def _explain_no_set(spec: StreamSpec, policy: Policy, view: View) -> Reason:
-    """No set at all: name the required rule that has too few domains, where one has."""
+    """Explain why there is no set: name the required rule with too few domains, if any."""
     required = [str(rule) for rule in policy.rules if rule.strength is Strength.REQUIRED]
     for rule in policy.rules:
         scope = rule.scope

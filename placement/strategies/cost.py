@@ -101,7 +101,7 @@ class CostStrategy(ByRules):
         return {"weights": weights, "cold": int(cold), "extra_copies": int(cold)}
 
     def find_fault(self, spec: StreamSpec, policy: Policy, _: Topology) -> Reason | None:
-        """More copies than a shard may have."""
+        """Find a request for more copies than a shard may have."""
         copies = policy.copies(spec.replication_factor)
         if copies <= _COPIES_MAX:
             return None
@@ -109,25 +109,25 @@ class CostStrategy(ByRules):
         return Reason(Code.REPLICATION_FACTOR_OUT_OF_RANGE, message, _COPIES_MAX, copies)
 
     def rules(self, policy: Policy, topology: Topology) -> tuple[Rule, ...]:
-        """The user's, racks, zones, the cold copy's region, balance."""
+        """List the user's rules, then racks, zones, the cold copy's region, balance."""
         return (*policy.rules, *self._own_rules(policy, topology, policy.strength))
 
     def _own_rules(
         self, policy: Policy, topology: Topology, strength: Strength = Strength.REQUIRED
     ) -> tuple[Rule, ...]:
         levels, cold = levels_of(topology), policy.extra_copies
-        aside = (RoleApart("cold", cold, levels.region, strength),) if cold else ()
-        # Levels that are one on short paths are asked once.
+        apart = (RoleApart("cold", cold, levels.region, strength),) if cold else ()
+        # Levels that are the same on short paths have one rule.
         scopes = {scope.depth: scope for _, scope in levels.items()}.values()
         return (
             AtMost(1, levels.rack, strength),
             VotersSpan(ZONES_LEAST, levels.zone, cold, strength),
-            *aside,
+            *apart,
             *(LoadBalance(BALANCE, scope, strength) for scope in scopes),
         )
 
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
-        """Shard by shard, the cheapest lawful one; several ways where the first ends nowhere."""
+        """Place shard by shard, the cheapest lawful one; try other ways after a dead end."""
         weights, own = policy.parameters["weights"], self._own_rules(policy, view.topology)
         careless = {**weights, "zones": 0, "regions": 0}
         for paced in (False, True):
@@ -141,7 +141,7 @@ class CostStrategy(ByRules):
         return self._explain_failure(spec, policy, view)
 
     def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
-        """The cheapest node that breaks no rule, and after which the rest finds a place."""
+        """Choose the cheapest node that breaks no rule and after which the rest finds a place."""
         topology, rules = view.topology, self.rules(policy, view.topology)
         standing = replace(need.rule_context(topology), load=view.load)
         required = [rule for rule in rules if rule.strength is Strength.REQUIRED]
@@ -177,7 +177,7 @@ class CostStrategy(ByRules):
         view: View,
         mask: Mask,
     ) -> int:
-        """The first by cost, nearness and hash that is no dead end; the first if all are."""
+        """Choose the first by cost, nearness and hash that is no dead end; the first if all are."""
         topology, found = view.topology, np.flatnonzero(left)
         cost = _costs(need, policy, view)
         near = np.zeros(topology.size, np.int64)
@@ -202,7 +202,7 @@ class CostStrategy(ByRules):
         return int(ranked[0])
 
     def _explain_failure(self, spec: StreamSpec, policy: Policy, view: View) -> Reason:
-        """The first thing that the fleet lacks."""
+        """Explain the first thing that the fleet lacks."""
         levels, cold, factor = (
             levels_of(view.topology),
             policy.extra_copies,
@@ -211,17 +211,19 @@ class CostStrategy(ByRules):
         usable = np.flatnonzero(candidates(policy, view))
         copies = factor + cold
         if len(usable) < copies:
-            said = f"{copies} replicas of a shard need {copies} nodes"
-            return explain_shortage(copies, policy, candidates(policy, view), view, said)
+            wanted_nodes = f"{copies} replicas of a shard need {copies} nodes"
+            return explain_shortage(copies, policy, candidates(policy, view), view, wanted_nodes)
         zones = min(ZONES_LEAST, factor)
         wanted = [("each copy has a rack of its own", levels.rack, copies)]
         wanted.append(("the primaries stand in two zones", levels.zone, zones))
         if cold:
             wanted.append(("the cold copy stands in another region", levels.region, 2))
-        for told, scope, need in wanted:
+        for condition, scope, need in wanted:
             seen = _domain_names(view.topology, scope, usable.tolist())
             if len(seen) < need:
-                message = f"{told}: {need} domains of {scope} are needed, {len(seen)} are there"
+                message = (
+                    f"{condition}: {need} domains of {scope} are needed, {len(seen)} are there"
+                )
                 return Reason(Code.DOMAINS_TOO_FEW, message, need, len(seen), scope.level, seen)
         weights, own = policy.parameters["weights"], self._own_rules(policy, view.topology)
         one = replace(spec, shards=1)
@@ -234,13 +236,13 @@ class CostStrategy(ByRules):
             message = f"no node has room for all {spec.shards} shards under the rules"
             return Reason(Code.NO_CANDIDATE, message, spec.shards, 0)
         found = free.find_imbalance(shards)
-        told = f": {found}" if found else ""
-        message = f"no lawful placement keeps every domain within 10 % of its share{told}"
+        condition = f": {found}" if found else ""
+        message = f"no lawful placement keeps every domain within 10 % of its share{condition}"
         return Reason(Code.RULE_NOT_MET, message)
 
 
 def _parse_weights(given: Any, topology: Topology) -> Mapping[str, int] | Reason:
-    """Weights of the terms in millionths."""
+    """Parse the weights of the terms, in millionths."""
     if not isinstance(given, Mapping):
         message = f"policy: 'weights' is {given!r}, expected a number for each cost term"
         return Reason(Code.POLICY_MALFORMED, message)
@@ -271,10 +273,10 @@ def _costs(need: ReplicaRequest, policy: Policy, view: View) -> np.ndarray[Any, 
     cost = prices.node_prices()
     if need.slot < voters:
         slots = need.slots or range(len(need.kept))
-        held = [node for node, slot in zip(need.kept, slots, strict=True) if slot < voters]
+        placed = [node for node, slot in zip(need.kept, slots, strict=True) if slot < voters]
         zones = topology.domain_of(levels_of(topology).zone)
-        fresh = ~np.isin(zones, zones[np.asarray(held, np.int64)])
-        if prices.zones_missing(held):
+        fresh = ~np.isin(zones, zones[np.asarray(placed, np.int64)])
+        if prices.zones_missing(placed):
             cost = cost - np.where(fresh, shape.weights["zones"], 0)
     return cost
 
@@ -290,12 +292,14 @@ def _explain_beyond_balance(need: ReplicaRequest) -> Reason:
 def _explain_no_arrangement(
     policy: Policy, rack: Scope, factor: int, usable: Sequence[int], view: View
 ) -> Reason:
-    """One shard finds no place, balance or not."""
+    """Explain why one shard alone finds no place, whatever the balance."""
     racks = _domain_names(view.topology, rack, usable)
-    aside = " leave a region for the cold copy and" if policy.extra_copies else ""
+    region = " leave a region for the cold copy and" if policy.extra_copies else ""
     user = ", ".join(f"'{rule}'" for rule in policy.rules if rule.strength is Strength.REQUIRED)
-    told = f" and the rules {user} hold" if user else ""
-    message = f"no {factor} racks in two zones are free that{aside} keep one primary per rack{told}"
+    kept = f" and the rules {user} hold" if user else ""
+    message = (
+        f"no {factor} racks in two zones are free that{region} keep one primary per rack{kept}"
+    )
     return Reason(Code.DOMAINS_TOO_FEW, message, factor, None, rack.level, racks)
 
 

@@ -38,7 +38,7 @@ class DomainLevels:
     rack: Scope
 
     def items(self) -> tuple[tuple[str, Scope], ...]:
-        """The levels by the name of their cost term."""
+        """List the levels by the name of their cost term."""
         return ("region", self.region), ("zone", self.zone), ("rack", self.rack)
 
 
@@ -52,7 +52,7 @@ class Shape:
 
     @property
     def copies(self) -> int:
-        """Slots of the shard."""
+        """Count the slots of the shard."""
         return self.voters + self.cold
 
 
@@ -116,9 +116,9 @@ class Prices:
             self._node_loads[node] += copies
             self.total += copies
 
-    def has_room(self, held: Sequence[int] = (), copies: int = 1) -> Mask:
-        """Nodes all of whose domains may take `copies` more, beside as many on each of `held`."""
-        mask, nodes = self._usable.copy(), np.asarray(held, np.int64)
+    def has_room(self, placed: Sequence[int] = (), copies: int = 1) -> Mask:
+        """Mask the nodes all of whose domains may take `copies` more, beside those of `placed`."""
+        mask, nodes = self._usable.copy(), np.asarray(placed, np.int64)
         for term, scope in self._levels.items():
             domains, room = self._topology.domain_of(scope), np.asarray(self._room[term], np.int64)
             taken = np.bincount(domains[nodes], minlength=len(room)) * copies
@@ -126,7 +126,7 @@ class Prices:
         return mask
 
     def node_prices(self) -> Counts:
-        """For each node what one replica on it costs."""
+        """Price one replica on each node."""
         prices = (2 * self._node_loads + 1) * self._node_factors
         for term, scope in self._levels.items():
             loads = np.asarray(self._loads[term], np.int64)
@@ -135,16 +135,16 @@ class Prices:
         return prices
 
     def zones_missing(self, voters: Sequence[int]) -> int:
-        """Zones that the voters lack to the wanted number."""
+        """Count the zones that the voters lack to the wanted number."""
         zones = len({self._domains["zone"][node] for node in voters})
         return max(min(ZONES_WANTED, self._shape.voters) - zones, 0)
 
     def terms(self, voters: Sequence[int], cold: Sequence[int]) -> dict[str, int]:
-        """The cost of an arrangement by term."""
+        """Compute the cost of an arrangement by term."""
         found = dict.fromkeys(self._shape.weights, 0)
         for term, domains in self._domains.items():
-            held = Counter(domains[node] for node in (*voters, *cold))
-            for domain, count in held.items():
+            counts = Counter(domains[node] for node in (*voters, *cold))
+            for domain, count in counts.items():
                 found[term] += sum(self._price(term, domain, more) for more in range(count))
         for node in (*voters, *cold):
             found["node"] += int((2 * self._node_loads[node] + 1) * self._node_factors[node])
@@ -156,21 +156,23 @@ class Prices:
     def find_cheapest(
         self, mask: Mask, seed: int, copies: int = 1
     ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-        """Voters and cold copies on nodes of `mask` at the least price, or None where no
-        arrangement keeps the rules."""
+        """Find the cheapest voters and cold copies on nodes of `mask`.
+
+        None if no arrangement keeps the rules.
+        """
         shape, table = self._shape, _NOTHING
         for zones in self._order("region", self._price_zones(mask, seed, copies), seed):
             table = _join(table, self._price_region(zones, seed, copies), shape)
         best: tuple[bool, int, tuple[int, ...], tuple[int, ...]] | None = None
-        for (voters, used, led, cold), (base, *nodes) in table.items():
+        for (voters, used, can_lead, cold), (base, *nodes) in table.items():
             if (voters, cold) != (shape.voters, shape.cold):
                 continue
             if used < min(ZONES_LEAST, shape.voters):
                 continue
             lacks = min(ZONES_WANTED, shape.voters) - used
             price = base + shape.weights["zones"] * max(lacks, 0) - shape.weights["regions"]
-            if best is None or (not led, price) < best[:2]:
-                best = not led, price, nodes[0], nodes[1]
+            if best is None or (not can_lead, price) < best[:2]:
+                best = not can_lead, price, nodes[0], nodes[1]
         return None if best is None else best[2:]
 
     def _price(self, term: str, domain: int, more: int) -> int:
@@ -186,13 +188,13 @@ class Prices:
             yield found[domain]
 
     def _price_region(self, zones: Mapping[int, _Table], seed: int, copies: int) -> _Table:
-        """Either voters or cold copies in one region."""
+        """Price voters, or cold copies, in one region, by their number."""
         most = max(self._shape.voters, self._shape.cold)
         table = _NOTHING
         for zone in self._order("zone", zones, seed):
             table = _join(table, zone, Shape(most, 0, {}))
         made: _Table = dict(_NOTHING)
-        for (count, used, led, _), (base, nodes, _) in table.items():
+        for (count, used, can_lead, _), (base, nodes, _) in table.items():
             if not count:
                 continue
             domain = self._domains["region"][nodes[0]]
@@ -201,13 +203,13 @@ class Prices:
             price = base + sum(self._price("region", domain, more) for more in range(count))
             if count <= self._shape.voters:
                 across = price + self._shape.weights["regions"]
-                _keep(made, (count, used, led, 0), (across, nodes, ()))
+                _keep(made, (count, used, can_lead, 0), (across, nodes, ()))
             if count <= self._shape.cold:
                 _keep(made, (0, 0, False, count), (price, (), nodes))
         return made
 
     def _price_zones(self, mask: Mask, seed: int, copies: int) -> dict[int, dict[int, _Table]]:
-        """By region and zone, what up to so many replicas cost there, one in a rack."""
+        """Price replicas in each zone, by region, one in a rack."""
         offers: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
         able: dict[int, tuple[int, int]] = {}
         open_nodes = mask & self._usable
@@ -232,7 +234,7 @@ class Prices:
         able: Mapping[int, tuple[int, int]],
         most: int,
     ) -> _Table:
-        """The cheapest racks of a zone for each number, with and without a node that can lead."""
+        """Price the cheapest racks of a zone by number, with and without a possible leader."""
         table: _Table = dict(_NOTHING)
         racks = self._domains["rack"]
         base = 0
@@ -259,7 +261,7 @@ class Prices:
         return own + self._price("rack", self._domains["rack"][node], 0)
 
     def _find_best_of_racks(self, mask: Mask, seed: int) -> list[tuple[int, int]]:
-        """The cheapest node of each rack, ties by content, with its score."""
+        """Find the cheapest node of each rack, ties by content, with its score."""
         nodes = np.flatnonzero(mask)
         if not len(nodes):
             return []
@@ -273,8 +275,10 @@ class Prices:
 
 
 def _factors(weights: Counts, term: int) -> Counts:
-    """The price of a first replica by domain: the term's weight over the domain's, as a multiple
-    of the mean."""
+    """Compute the price of a first replica by domain.
+
+    It is the term's weight over the domain's, as a multiple of the mean.
+    """
     live = weights > 0
     mean = int(weights.sum()) / max(int(live.sum()), 1)
     share = np.where(live, weights, 1) / max(mean, 1.0)
@@ -283,14 +287,14 @@ def _factors(weights: Counts, term: int) -> Counts:
 
 
 def _join(one: _Table, other: _Table, shape: Shape) -> _Table:
-    """The cheapest way to each state with what both hold."""
+    """Combine two tables: the cheapest way to each state with copies of both."""
     made: _Table = {}
-    for (voters, zones, led, cold), (price, nodes, aside) in one.items():
-        for (more, used, leads, colder), (costs, others, beside) in other.items():
+    for (voters, zones, can_lead, cold), (price, nodes, cold_nodes) in one.items():
+        for (more, used, leads, colder), (costs, others, more_cold) in other.items():
             if voters + more > shape.voters or cold + colder > shape.cold:
                 continue
-            state = voters + more, min(zones + used, ZONES_WANTED), led or leads, cold + colder
-            _keep(made, state, (price + costs, nodes + others, aside + beside))
+            state = voters + more, min(zones + used, ZONES_WANTED), can_lead or leads, cold + colder
+            _keep(made, state, (price + costs, nodes + others, cold_nodes + more_cold))
     return made
 
 

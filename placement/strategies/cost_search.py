@@ -29,8 +29,10 @@ Chosen = tuple[Sequence[int], Sequence[int]]
 
 
 class Attempt:
-    """One try at a whole stream, on a view of its own. `own`: the strategy's rules; `fraction`: the
-    bound on balance, None for none."""
+    """One try at a whole stream, on a view of its own.
+
+    `own`: the strategy's rules; `fraction`: the bound on balance, None for none.
+    """
 
     def __init__(
         self,
@@ -50,7 +52,7 @@ class Attempt:
         self._short = 0
 
     def run(self, paced: bool) -> list[list[int]] | None:
-        """Nodes of every shard, leader first, cold copies last; None where one finds none."""
+        """Choose nodes of every shard, leader first, cold copies last; None after a dead end."""
         spec, copies = self._spec, self._shape.copies
         colocated = RuleSet(self._policy.rules).is_colocated
         times = spec.shards if colocated else 1
@@ -76,7 +78,7 @@ class Attempt:
         return shards
 
     def find_imbalance(self, shards: Sequence[Sequence[int]]) -> str:
-        """The first domain that the stream leaves out of balance, in words; empty if none."""
+        """Describe the first domain that the stream leaves out of balance; empty if none."""
         everything = [node for nodes in shards for node in nodes]
         topology = self.view.topology
         standing = RuleContext(
@@ -91,12 +93,12 @@ class Attempt:
         return ""
 
     def summary(self) -> Reason:
-        """The terms of the stream's cost."""
-        told = " + ".join(
+        """Summarise the terms of the stream's cost."""
+        terms = " + ".join(
             f"{term} {self._terms[term] / MILLION:.3f}" for term in self._shape.weights
         )
         total = sum(self._terms.values()) / MILLION
-        message = f"the cheapest lawful placement costs {total:.3f}: {told}"
+        message = f"the cheapest lawful placement costs {total:.3f}: {terms}"
         if self._short:
             message += f"; {self._short} of {self._spec.shards} shards in fewer than three zones"
         return Reason(Code.COST_TERMS, message)
@@ -104,7 +106,7 @@ class Attempt:
     def _choose_shard(
         self, shard: int, mask: Mask, shards: Sequence[Sequence[int]], times: int
     ) -> Chosen | None:
-        """Voters and cold copies of one shard."""
+        """Choose voters and cold copies of one shard."""
         seed = digest64(self._spec.stream, shard)
         found = self._prices.find_cheapest(mask, seed, times)
         if not self._policy.rules:
@@ -126,7 +128,7 @@ class Attempt:
     def _other_arrangements(
         self, shard: int, mask: Mask, used: Sequence[int], times: int
     ) -> Iterator[tuple[tuple[int, ...], int, Chosen]]:
-        """Other lawful arrangements of a shard, with what they break and what they cost."""
+        """List other lawful arrangements of a shard, with broken preferences and cost."""
         spec = self._spec
         need = ReplicaRequest(
             spec.stream,
@@ -171,7 +173,7 @@ class Attempt:
         return tuple(broken)
 
     def _order_nodes(self, voters: Sequence[int], cold: Sequence[int]) -> list[int]:
-        """The voter with the fewest leaders by weight in front, then by id; cold copies last."""
+        """Put the voter with the fewest leaders by weight first, then by id; cold copies last."""
         topology, rank = self.view.topology, self.view.topology.order()
 
         def leads(node: int) -> tuple[bool, float, int]:
@@ -193,9 +195,9 @@ class _Room(Rule):
     strength: Strength = Strength.REQUIRED
 
     def penalty(self, standing: RuleContext) -> Penalties:
-        """One where a domain of the node is full."""
+        """Return one for nodes with a full domain."""
         return 1 - self.prices.has_room(standing.replicas, self.copies).astype(np.int64)
 
     def violations(self, _: RuleContext) -> list[RuleFinding]:
-        """None: asked before every choice."""
+        """Return none: the rule is asked before every choice."""
         return []

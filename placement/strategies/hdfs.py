@@ -120,7 +120,7 @@ class HdfsStrategy(ByRules):
         }
 
     def rules(self, policy: Policy, topology: Topology) -> tuple[Rule, ...]:
-        """Racks to span (HDFS' "placement policy satisfied"), and upgrade domains."""
+        """List the user's rules, the racks to span, and upgrade domains."""
         variant: Variant = policy.parameters["variant"]
         racks = None if variant is Variant.RACK_FAULT_TOLERANT else 2
         rules: list[Rule] = [*policy.rules, SpanDomains(LEAF, racks, policy.strength)]
@@ -129,14 +129,14 @@ class HdfsStrategy(ByRules):
         return tuple(rules)
 
     def find_fault(self, _spec: StreamSpec, policy: Policy, topology: Topology) -> Reason | None:
-        """A writer that is no node."""
+        """Find a writer that is not a registered node."""
         writer = policy.parameters["writer"]
         if isinstance(writer, str) and writer not in topology.index:
             return Reason(Code.NODE_UNKNOWN, f"policy: writer '{writer}' is not registered")
         return None
 
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
-        """Slot by slot; slots that find no node stay empty with the reason."""
+        """Place slot by slot; slots that find no node stay empty with the reason."""
         topology, factor = view.topology, spec.replication_factor
         cap = AtMost(
             _cap(policy, factor, candidates(policy, view), topology), LEAF, Strength.PREFERRED
@@ -150,7 +150,7 @@ class HdfsStrategy(ByRules):
         return Placement(shards, reasons, find_unmet(rules, shards, spec, policy, topology))
 
     def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
-        """The node that HDFS' order gives, given the replicas that stay."""
+        """Choose the node that HDFS' order gives, given the replicas that stay."""
         left = exclude_taken(mask, need)
         if not left.any():
             return explain_no_node(need, mask, view)
@@ -169,7 +169,7 @@ class HdfsStrategy(ByRules):
 
 
 def rack_cap(variant: Variant, replicas: int, racks: int) -> int:
-    """Replicas of a shard that one rack may hold (`getMaxNodesPerRack`)."""
+    """Compute the replicas of a shard that one rack may hold (`getMaxNodesPerRack`)."""
     if racks <= 1 or replicas <= 1:
         return replicas
     if variant is Variant.RACK_FAULT_TOLERANT:
@@ -179,7 +179,7 @@ def rack_cap(variant: Variant, replicas: int, racks: int) -> int:
 
 
 def _cap(policy: Policy, factor: int, usable: Mask, topology: Topology) -> int:
-    """The cap over the nodes that may hold a replica; a fleet that is too small holds fewer."""
+    """Compute the cap over the nodes that may hold a replica."""
     racks = len(np.unique(topology.domain_of(LEAF)[usable]))
     return rack_cap(policy.parameters["variant"], min(factor, int(usable.sum())), racks)
 
@@ -187,13 +187,15 @@ def _cap(policy: Policy, factor: int, usable: Mask, topology: Topology) -> int:
 def _allowed_masks(
     need: ReplicaRequest, policy: Policy, mask: Mask, topology: Topology
 ) -> Iterator[Mask]:
-    """Nodes that cap and upgrade domains admit, then those that they do not, unless these rules
-    are required."""
+    """Mask the nodes that cap and upgrade domains admit.
+
+    Then, unless these rules are required, those that the cap admits, then all.
+    """
     usable = mask.copy()
     usable[_to_indexes(need.kept)] = True
     racks = topology.domain_of(LEAF)
-    held = np.bincount(racks[_to_indexes(need.kept)], minlength=int(racks.max()) + 1)
-    under = held[racks] < _cap(policy, need.replication_factor, usable, topology)
+    copies = np.bincount(racks[_to_indexes(need.kept)], minlength=int(racks.max()) + 1)
+    under = copies[racks] < _cap(policy, need.replication_factor, usable, topology)
     preferred, enough = policy.strength is Strength.PREFERRED, True
     if policy.parameters["variant"] is Variant.UPGRADE_DOMAIN:
         rule = _upgrade_domain_rule(policy, topology)
@@ -207,14 +209,14 @@ def _allowed_masks(
 
 
 def _stages(need: ReplicaRequest, policy: Policy, mask: Mask, topology: Topology) -> Iterator[Mask]:
-    """The sets of nodes that HDFS tries one after the other, each within `mask`."""
+    """List the sets of nodes that HDFS tries one after the other, each within `mask`."""
     if not mask.any():
         return
     racks = topology.domain_of(LEAF)
     kept = [int(racks[node]) for node in need.kept]
     if policy.parameters["variant"] is Variant.RACK_FAULT_TOLERANT:
-        held = np.bincount(np.asarray(kept, np.int64), minlength=int(racks.max()) + 1)
-        mask = mask & (held[racks] == held[racks[mask]].min())
+        copies = np.bincount(np.asarray(kept, np.int64), minlength=int(racks.max()) + 1)
+        mask = mask & (copies[racks] == copies[racks[mask]].min())
         yield from (mask & near for near in _masks_near_writer(policy, topology))
         if kept:
             yield mask & (racks == kept[0])
@@ -233,13 +235,13 @@ def _keep_least_leading(mask: Mask, view: View) -> Mask:
 
     Load alone goes round in step with the replicas of a shard and would let one rack lead them all.
     """
-    led = (view.leaders + 1) / view.topology.weight
-    least: Mask = mask & (led == led[mask].min())
+    leads = (view.leaders + 1) / view.topology.weight
+    least: Mask = mask & (leads == leads[mask].min())
     return least
 
 
 def _masks_near_writer(policy: Policy, topology: Topology) -> Iterator[Mask]:
-    """The writer's node, then the nodes of its rack."""
+    """Mask the writer's node, then the nodes of its rack."""
     writer: str | Location | None = policy.parameters["writer"]
     if isinstance(writer, Location):
         yield np.asarray([place == writer for place in topology.locations], bool)
@@ -292,11 +294,11 @@ class UpgradeDomains(ScopedRule):
         return ~np.isin(domains, used)
 
     def penalty(self, standing: RuleContext) -> Penalties:
-        """One for a used domain while the replicas use fewer domains than the factor."""
+        """Return one for a used domain while the replicas use fewer domains than the factor."""
         return (~self.unused(standing.topology, standing.replicas)).astype(np.int64)
 
     def violations(self, standing: RuleContext) -> list[RuleFinding]:
-        """One finding without a domain when too few are used."""
+        """List one finding without a domain if too few domains are used."""
         domains = self._domains(standing.topology)
         have = len(np.unique(domains[_to_indexes(standing.replicas)]))
         need = min(self.factor, len(standing.replicas))
@@ -309,7 +311,7 @@ class UpgradeDomains(ScopedRule):
         return doubtful
 
     def _domains(self, topology: Topology) -> NDArray[np.int64]:
-        """Upgrade domain of each node; one of its own where it has no label."""
+        """Find the upgrade domain of each node; one of its own if it has no label."""
         domains = topology.domain_of(self.per).astype(np.int64)
         alone = -1 - np.arange(topology.size)
         return np.where(domains == NO_DOMAIN, alone, domains)

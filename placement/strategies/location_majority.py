@@ -51,8 +51,11 @@ _LOOKED_AT = 3
 
 @dataclass(frozen=True, slots=True)
 class NoMajority(DomainCountRule):
-    """No location holds a majority of a shard's replicas; half of an even number counts as one.
-    One replica, or one live location, leaves nothing to spread."""
+    """No location holds a majority of a shard's replicas.
+
+    Half of an even number counts as one. The rule asks nothing of one replica, or if there is one
+    live location.
+    """
 
     domains_interchangeable: ClassVar[bool] = True
     per: Scope = LEAF
@@ -62,11 +65,11 @@ class NoMajority(DomainCountRule):
         return f"at_most {Share.MINORITY} per {self.per}"
 
     def penalty(self, standing: RuleContext) -> Penalties:
-        """Replicas above the limit after adding one on each node."""
+        """Count the replicas above the limit after adding one on each node."""
         return self._limit(standing).penalty(standing)
 
     def violations(self, standing: RuleContext) -> list[RuleFinding]:
-        """Locations that hold more than the limit."""
+        """List the locations that hold more than the limit."""
         return self._limit(standing).violations(standing)
 
     def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
@@ -96,15 +99,15 @@ class LocationMajorityStrategy(ByRules):
 
     Algorithm:
         Location step, replica by replica: a location whose servers all hold one is skipped. It is
-        put aside when one more would make it hold over half (two locations), or half or more (more
-        than two); a location without any is never put aside. Of the others, or of those put aside
-        if there are no others, the least loaded is taken. Server step: the less loaded of two
-        servers; with `range_aware` the one with fewest replicas of the shard's range, then of the
-        stream, then of all; where the stream has a `dimension`, both the range and the stream are
-        counted over all streams of it. Where Kudu draws lots a hash
-        decides: of the location and what it holds, for servers of the replica. Without rules of
-        the user whole streams go through both steps at once. A `dimension` limits the count of the
-        server step to its streams.
+        at its limit when one more would make it hold over half (two locations), or half or more
+        (more than two); a location without any is never at its limit. Of the locations below their
+        limit, or else of those at it, the least loaded is taken. Server step: the less loaded of
+        two servers; with `range_aware` the one with fewest replicas of the shard's range, then of
+        the stream, then of all; where the stream has a `dimension`, both the range and the stream
+        are counted over all streams of it. Where Kudu draws lots a hash decides: of the location
+        and what it holds, for servers of the replica. Without rules of the user whole streams go
+        through both steps at once. A `dimension` limits the count of the server step to its
+        streams.
         Kudu's location loads do not see the tablets of the same batch, so that many tablets go to
         one location; here each counts at once. A replica to be replaced does not count for its
         location, and its location comes last while its server is well: Kudu may put the new one
@@ -131,11 +134,11 @@ class LocationMajorityStrategy(ByRules):
         return {"range_aware": aware}
 
     def rules(self, policy: Policy, _topology: Topology) -> tuple[Rule, ...]:
-        """The user's, then the majority rule."""
+        """List the user's rules, then the majority rule."""
         return (*policy.rules, NoMajority(LEAF, policy.strength))
 
     def find_fault(self, spec: StreamSpec, policy: Policy, _topology: Topology) -> Reason | None:
-        """Labels of ranges that do not go with the shards."""
+        """Find labels of ranges that do not match the shards."""
         ranges = spec.ranges
         if not policy.parameters["range_aware"] or ranges is None or len(ranges) == spec.shards:
             return None
@@ -143,7 +146,7 @@ class LocationMajorityStrategy(ByRules):
         return Reason(Code.SHARDS_OUT_OF_RANGE, message, spec.shards, len(ranges))
 
     def advice(self, spec: StreamSpec, policy: Policy, topology: Topology) -> tuple[Reason, ...]:
-        """A warning when no live server is left to repair with."""
+        """Warn if no live server is left to repair with."""
         live = int((topology.eligible & policy.nodes.mask(topology)).sum())
         if live != spec.replication_factor:
             return ()
@@ -176,7 +179,7 @@ class LocationMajorityStrategy(ByRules):
         return tuple(draft.fill(order, make_leader_choice(draft)))
 
     def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
-        """The two steps for one more replica."""
+        """Choose the node of one more replica by the two steps."""
         topology = view.topology
         rules = self.rules(policy, topology)
         standing = RuleContext(
@@ -197,18 +200,18 @@ class LocationMajorityStrategy(ByRules):
                 wishes.append(rule.penalty(standing).__getitem__)
         if not left.any():
             return choose(rules, mask, need, view)
-        held = _find_counts(view, need)
-        scoped = view.load if held.spec.dimension is None else held.dimension
-        own = held.stream if held.spec.dimension is None else held.dimension
-        loads = (held.count_range(need.shard), own, view.load)
+        counts = _find_counts(view, need)
+        scoped = view.load if counts.spec.dimension is None else counts.dimension
+        own = counts.stream if counts.spec.dimension is None else counts.dimension
+        loads = (counts.count_range(need.shard), own, view.load)
         keys = Steps(policy, view, need.stream).keys(need, wishes, scoped, loads)
         node = int(keep_best(np.flatnonzero(left), keys)[0])
-        held.add(need.shard, node)
+        counts.add(need.shard, node)
         return node
 
 
 def _place_in_bulk(draft: StreamDraft) -> bool:
-    """Both steps for all shards at once."""
+    """Place all shards at once by both steps."""
     view, spec = draft.view, draft.spec
     scoped = view.load if spec.dimension is None else _ReplicaCounts(view, spec).dimension
     return Steps(draft.policy, view, spec.stream).place(draft, scoped)
@@ -258,10 +261,10 @@ class Steps:
         """
         view, of = self._view, self._locations
         alive = [n for n in need.kept if n != need.replaces and not view.topology.is_dead(n)]
-        held = np.bincount(of[np.asarray(alive, np.int64)], minlength=self._size)
+        copies = np.bincount(of[np.asarray(alive, np.int64)], minlength=self._size)
         live = np.bincount(of[self._usable], view.load[self._usable], self._size)
-        total = live.astype(np.int64) + held
-        load, group = total / self._weight, self._groups(need, held)
+        total = live.astype(np.int64) + copies
+        load, group = total / self._weight, self._groups(need, copies)
         place = mix31(self._ties + total)
         weight = view.topology.weight
         first = mix31(self._seeds(np.array([need.shard])) + need.slot)
@@ -271,7 +274,7 @@ class Steps:
             return (self._place[found] - lot) % np.maximum(self._servers, 1)[of[found]]
 
         def rank_drawn(found: Nodes) -> NDArray[np.generic]:
-            """All but two drawn by lot, and of these the more loaded."""
+            """Rank two servers drawn by lot by load, and all others behind them."""
             order = count_behind(found, first)
             drawn = [int(order.argmin())]
             order = count_behind(found, mix31(first))
@@ -336,18 +339,18 @@ class Steps:
         return True
 
     def _seeds(self, shards: NDArray[np.int64]) -> NDArray[np.int64]:
-        """A hash of each shard for its lots."""
+        """Hash each shard for its lots."""
         return scores31(digest64(self._stream, "lots"), shards.astype(np.uint64))
 
     def _cap(self, factor: int) -> int:
-        """Replicas of a shard from which on a location is put aside."""
+        """Compute the replicas of a shard from which on a location is at its limit."""
         live = int((self._servers > 0).sum())
         most = factor // 2 if live == 2 else (factor + 1) // 2 - 1
         return max(most, 1) if live > 1 else factor
 
-    def _groups(self, need: ReplicaRequest, held: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The group of each location."""
-        over = held >= self._cap(need.replication_factor)
+    def _groups(self, need: ReplicaRequest, copies: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Group the locations: below the limit or at it, then left by a replaced replica."""
+        over = copies >= self._cap(need.replication_factor)
         groups = np.where(over, _OVERFLOW, _MAIN)
         if need.replaces != EMPTY and self._view.topology.eligible[need.replaces]:
             groups[self._locations[need.replaces]] += 1
@@ -355,7 +358,7 @@ class Steps:
 
 
 def _location_digests(topology: Topology) -> NDArray[np.uint64]:
-    """A hash of every domain's path."""
+    """Hash every domain's path; cached in the topology."""
     return topology.derive(
         "digests of locations", lambda: digests64(("location",), map(str, topology.domains))
     )
@@ -387,13 +390,13 @@ class _ReplicaCounts:
                 self._parted.append((other, nodes))
 
     def count_range(self, shard: int) -> NDArray[np.int64]:
-        """Replicas of the shards that have this one's range label."""
+        """Count the replicas by node of the shards with this shard's range label."""
         size = len(self.stream)
         return self._ranges.setdefault(_range_label(self.spec, shard), np.zeros(size, np.int64))
 
     @cached_property
     def _ranges(self) -> dict[str, NDArray[np.int64]]:
-        """Replicas by node of each range."""
+        """Count the replicas by node of each range."""
         found: dict[str, NDArray[np.int64]] = {}
         for spec, nodes in self._parted:
             shards: dict[str, list[int]] = {}
@@ -411,7 +414,7 @@ class _ReplicaCounts:
 
 
 def _range_label(spec: StreamSpec, shard: int) -> str:
-    """The range that a shard belongs to; one for all that have no label."""
+    """Find the range that a shard belongs to; one for all without a label."""
     labels = spec.ranges or ()
     return labels[shard] if shard < len(labels) else ""
 
@@ -421,12 +424,12 @@ def _count_by_node(nodes: NDArray[np.int32], size: int) -> NDArray[np.int64]:
 
 
 def _find_counts(view: View, need: ReplicaRequest) -> _ReplicaCounts:
-    """Look up the stream's replicas once for each plan."""
+    """Find the replica counts of the stream, once for each plan."""
     key = (_ReplicaCounts, need.stream)
     if key not in view.memory:
         specs = (view.spec_of(index) for index, _ in view.streams())
         blank = StreamSpec(need.stream, 0, need.replication_factor, {})
         spec = next((s for s in specs if s is not None and s.stream == need.stream), blank)
         view.memory[key] = _ReplicaCounts(view, spec)
-    held: _ReplicaCounts = view.memory[key]
-    return held
+    counts: _ReplicaCounts = view.memory[key]
+    return counts

@@ -85,7 +85,7 @@ class MultiLevelStrategy(ByRules):
         return start if isinstance(start, Reason) else {"start": start}
 
     def rules(self, policy: Policy, topology: Topology) -> tuple[Rule, ...]:
-        """The user's, then evenness at every level inside each domain of the level above."""
+        """List the user's rules, then evenness at every level inside each parent domain."""
         if _is_unlocated(policy, topology):
             return _SIMPLE.rules(policy, topology)
         return (*policy.rules, *_level_rules(policy, topology))
@@ -98,7 +98,7 @@ class MultiLevelStrategy(ByRules):
         return shortage or place_by(self, spec, policy, view, at_once)
 
     def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
-        """The next in turn of those that the rules admit, for a replica that replaces none."""
+        """Choose the next in turn that the rules admit, for a replica that replaces none."""
         topology = view.topology
         found = ByRules.extend(self, need, policy, mask, view)
         replaces = need.replaces != EMPTY or is_colocated(policy) or _is_unlocated(policy, topology)
@@ -119,7 +119,7 @@ class MultiLevelStrategy(ByRules):
     def resume(
         self, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
     ) -> tuple[Reason, ...]:
-        """Deal on from the last replica there is."""
+        """Continue dealing behind the last replica that is there."""
         if _is_unlocated(policy, view.topology):
             return _SIMPLE.resume(spec, policy, shards, view)
         draft = StreamDraft(spec, policy, shards, view)
@@ -186,8 +186,8 @@ class _Rings:
             self._pressure.append(load / np.maximum(weight, np.finfo(float).tiny))
 
     def order(self, shard: int, kept: Sequence[int]) -> list[Key]:
-        """Tier by tier: of the shard, of the stream, of other streams, then in turn."""
-        draft, held = self._draft, np.asarray(kept, np.int64)
+        """Rank tier by tier: by shard, stream, other streams, then by turn."""
+        draft, present = self._draft, np.asarray(kept, np.int64)
         self._advance(self._next, draft.taken[self._passed :])
         self._passed = len(draft.taken)
         turns = [turn.copy() for turn in self._next]
@@ -202,7 +202,7 @@ class _Rings:
         later: list[Key] = []
         for depth, of in enumerate(self._tiers):
             size = len(self._place[depth])
-            mine = np.bincount(of[held], minlength=size)
+            mine = np.bincount(of[present], minlength=size)
             whole = np.bincount(of, draft.counts, size).astype(np.float64)
             if depth == len(self._tiers) - 1:
                 whole = (whole + 1) / draft.view.topology.weight
@@ -219,7 +219,7 @@ class _Rings:
         return ahead % self._siblings[depth][of]
 
     def _advance(self, turns: list[NDArray[np.int64]], nodes: Sequence[int]) -> None:
-        """A replica went down to each of these nodes: next is the child behind it."""
+        """Move the rings of these nodes' domains behind the children that were taken."""
         if not len(nodes):
             return
         passed = np.asarray(nodes, np.int64)
@@ -245,8 +245,7 @@ class _Rings:
             self._next[depth][parents] = before
 
     def deal(self) -> NDArray[np.int64]:
-        """Nodes of every shard of a stream that has none yet; all EMPTY from where none is left
-        on."""
+        """Deal nodes to every shard of an empty stream; all EMPTY after the last that fits."""
         draft, tree = self._draft, self._tree
         size = tree.elements.shape[1]
         pressure, weight, room = np.zeros(size), np.ones(size), np.zeros(size, np.int64)
@@ -286,13 +285,13 @@ class _StreamRings:
     def _begin(self, rows: NDArray[np.int64]) -> None:
         """Take the turns of the replicas placed: what all shards have shard by shard, the rest
         later."""
-        held, nodes = rows != EMPTY, self._view.topology.size
-        self._rows, self._whole = rows, int(held.sum(axis=1).min())
-        place, shard = held.cumsum(axis=1)[held] - 1, np.nonzero(held)[0]
+        filled, nodes = rows != EMPTY, self._view.topology.size
+        self._rows, self._whole = rows, int(filled.sum(axis=1).min())
+        place, shard = filled.cumsum(axis=1)[filled] - 1, np.nonzero(filled)[0]
         order = np.lexsort((place, shard, np.where(place < self._whole, -1, place)))
         self._draft = draft = StreamDraft(self._spec, self._policy, [], self._view)
-        draft.shards, draft.taken = rows.tolist(), rows[held][order].tolist()
-        draft.counts = np.bincount(rows[held], minlength=nodes)
+        draft.shards, draft.taken = rows.tolist(), rows[filled][order].tolist()
+        draft.counts = np.bincount(rows[filled], minlength=nodes)
         draft.foreign = self._view.load - draft.counts
         self._rings = _Rings(draft)
 
@@ -314,7 +313,7 @@ class _StreamRings:
 
 
 def _find_stream_rings(need: ReplicaRequest, policy: Policy, view: View) -> _StreamRings | None:
-    """The stream that needs a replica, if the shard is placed; looked up once for each plan."""
+    """Find the rings of a placed stream, once for each plan; None for a new shard."""
     key = (_StreamRings, need.stream)
     if key not in view.memory:
         known = ((index, view.spec_of(index)) for index, _ in view.streams())

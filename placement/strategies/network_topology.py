@@ -115,7 +115,7 @@ class NetworkTopologyStrategy(ByRules):
         return {"replication": replication, "vnodes": vnodes}
 
     def rules(self, policy: Policy, topology: Topology) -> tuple[Rule, ...]:
-        """The counts per datacenter, and as many racks in each as it has, after the user's."""
+        """List the user's rules, then counts and racks per datacenter."""
         counts = tuple(policy.parameters["replication"].items())
         vnodes = policy.parameters["vnodes"]
         on_ring = (OnRing(vnodes),) if ring_of(topology, vnodes).explicit else ()
@@ -123,8 +123,7 @@ class NetworkTopologyStrategy(ByRules):
         return (*policy.rules, *on_ring, *own)
 
     def find_fault(self, spec: StreamSpec, policy: Policy, topology: Topology) -> Reason | None:
-        """A datacenter without nodes, counts that are not the replication factor, or tokens that
-        are no ring."""
+        """Find an unknown datacenter, a wrong sum of counts, or tokens that form no ring."""
         replication: Mapping[str, int] = policy.parameters["replication"]
         known = {str(topology.locations[n].prefix(1)) for n in topology.index.values()} - {""}
         seen = tuple(sorted(known, key=natural_key))
@@ -143,7 +142,7 @@ class NetworkTopologyStrategy(ByRules):
         return find_token_fault(spec, topology)
 
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
-        """The walk's list for each shard; slots that find no node stay empty with the reason."""
+        """Walk for each shard; slots that find no node stay empty with the reason."""
         walk = _Walk(policy, view)
         whole = walk_in_bulk(spec, policy, view, walk.ring, partial(walk.pick_all, spec))
         shards, reasons = (
@@ -155,7 +154,7 @@ class NetworkTopologyStrategy(ByRules):
         return Placement(shards, reasons, find_unmet(rules, shards, spec, policy, view.topology))
 
     def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
-        """The node that the walk accepts next, given those that stay."""
+        """Choose the node that the walk accepts next, given those that stay."""
         return _Walk(policy, view).pick(need, mask)
 
 
@@ -181,7 +180,7 @@ class _Walk:
         self.counts = _counts_by_datacenter(self.policy.parameters["replication"], topology)
 
     def pick(self, need: ReplicaRequest, mask: Mask) -> int | Reason:
-        """The first node of the walk that its datacenter takes."""
+        """Pick the first node of the walk that its datacenter accepts."""
         return pick_by_preferences(lambda policy: self._pick(policy, need, mask), self.policy)
 
     def _pick(self, policy: Policy, need: ReplicaRequest, mask: Mask) -> int | Reason:
@@ -189,12 +188,12 @@ class _Walk:
         if isinstance(left, Reason):
             return left
         self._look_at(left)
-        held: dict[int, list[int]] = {datacenter: [] for datacenter in self.counts}
+        present: dict[int, list[int]] = {datacenter: [] for datacenter in self.counts}
         for node in need.kept:
-            held.setdefault(int(self.datacenters[node]), []).append(int(self.racks[node]))
-        used = {datacenter: set(racks) for datacenter, racks in held.items()}
-        wanting = {d for d, count in self.counts.items() if len(held[d]) < count}
-        repeating = {d for d in wanting if self._count_repeats(d, held[d]) > 0}
+            present.setdefault(int(self.datacenters[node]), []).append(int(self.racks[node]))
+        used = {datacenter: set(racks) for datacenter, racks in present.items()}
+        wanting = {d for d, count in self.counts.items() if len(present[d]) < count}
+        repeating = {d for d in wanting if self._count_repeats(d, present[d]) > 0}
         taken = {*need.kept, *need.excluded}
         for node in self.ring.clockwise(self.ring.start(need)):
             datacenter = int(self.datacenters[node])
@@ -202,7 +201,7 @@ class _Walk:
                 continue
             if datacenter in repeating or int(self.racks[node]) not in used[datacenter]:
                 return node
-        return self._explain_too_few(need, held)
+        return self._explain_too_few(need, present)
 
     def pick_all(self, spec: StreamSpec, starts: Positions, open_at: Mask) -> Positions | None:
         """Pick the node of every slot of every shard as `pick` does; None if a slot finds none."""
@@ -216,13 +215,13 @@ class _Walk:
             at[open_at & (self.datacenters[owners] == datacenter)] = number
         racks = self.racks[owners]
         offered = [len(np.unique(racks[at == number])) for number in range(nowhere)]
-        held = np.zeros((spec.shards, nowhere), np.int64)
+        present = np.zeros((spec.shards, nowhere), np.int64)
         repeated = np.zeros((spec.shards, nowhere), np.int64)
         allowed = np.full((spec.shards, nowhere + 1), _NONE)
         taken = np.full((spec.shards, spec.replication_factor), -1, np.int64)
         for slot in range(spec.replication_factor):
             spare = counts - np.asarray(offered, np.int64) - repeated > 0
-            allowed[:, :nowhere] = np.where(held < counts, np.where(spare, _ANY, _FRESH), _NONE)
+            allowed[:, :nowhere] = np.where(present < counts, np.where(spare, _ANY, _FRESH), _NONE)
             # What the walk has passed by it would pass by again.
             begin = taken[:, slot - 1] if slot else starts
             fits = _make_fits(allowed, at, racks, owners, taken[:, :slot])
@@ -231,15 +230,15 @@ class _Walk:
                 return None
             new = taken[:, slot]
             again = is_among(racks[new, None], racks[taken[:, :slot]])[:, 0]
-            held[every, at[new]] += 1
+            present[every, at[new]] += 1
             repeated[every, at[new]] += again
         return taken
 
-    def _count_repeats(self, datacenter: int, held: list[int]) -> int:
+    def _count_repeats(self, datacenter: int, present: list[int]) -> int:
         """Count the replicas that may still stand in racks that have one already."""
-        racks = set(held)
+        racks = set(present)
         there = len(racks | self.offered.get(datacenter, set()))
-        return self.counts[datacenter] - there - (len(held) - len(racks))
+        return self.counts[datacenter] - there - (len(present) - len(racks))
 
     def _look_at(self, mask: Mask) -> None:
         """Mask the nodes that may be taken, and list their racks in each datacenter."""
@@ -253,17 +252,17 @@ class _Walk:
         for rack, datacenter in zip(racks.tolist(), datacenters.tolist(), strict=True):
             self.offered.setdefault(datacenter, set()).add(rack)
 
-    def _explain_too_few(self, need: ReplicaRequest, held: Mapping[int, list[int]]) -> Reason:
+    def _explain_too_few(self, need: ReplicaRequest, present: Mapping[int, list[int]]) -> Reason:
         topology = self.view.topology
-        have = {str(topology.domains[d]): len(racks) for d, racks in held.items()}
+        have = {str(topology.domains[d]): len(racks) for d, racks in present.items()}
         wanted = {f"/{name}": n for name, n in self.policy.parameters["replication"].items()}
         short = [name for name, count in wanted.items() if have.get(name, 0) < count]
         if not short:
             return explain_no_node(need, self.open, self.view)
         short.sort(key=natural_key)
-        told = (f"{d} has nodes for {have.get(d, 0)} of {wanted[d]} replicas" for d in short)
+        counts = (f"{d} has nodes for {have.get(d, 0)} of {wanted[d]} replicas" for d in short)
         message = f"replica {need.slot} of {need.stream}/{need.shard} finds no node: "
-        message += ", ".join(told)
+        message += ", ".join(counts)
         total, there = sum(wanted[d] for d in short), sum(have.get(d, 0) for d in short)
         return Reason(Code.NODES_TOO_FEW, message, total, there, seen=tuple(short))
 
@@ -275,21 +274,21 @@ def _make_fits(
     owners: NDArray[np.int64],
     taken: Positions,
 ) -> Fits:
-    """Whether the datacenters of positions take their nodes, given those taken by the shards."""
+    """Make the test whether the datacenters of positions accept their nodes."""
 
     def can_take(shards: Positions, positions: Positions) -> Mask:
-        takes, held = allowed[shards[:, None], at[positions]], taken[shards]
-        fresh = (takes >= _FRESH) & ~is_among(racks[positions], racks[held])
+        takes, present = allowed[shards[:, None], at[positions]], taken[shards]
+        fresh = (takes >= _FRESH) & ~is_among(racks[positions], racks[present])
         if not (allowed == _ANY).any():
             return fresh
-        repeat: Mask = (takes == _ANY) & ~is_among(owners[positions], owners[held])
+        repeat: Mask = (takes == _ANY) & ~is_among(owners[positions], owners[present])
         return fresh | repeat
 
     return can_take
 
 
 def _counts_by_datacenter(replication: Mapping[str, int], topology: Topology) -> dict[int, int]:
-    """Replicas by the index of the datacenter, of those in which a node is registered."""
+    """Look up the counts by the index of the datacenter, of those with a registered node."""
     registered = np.fromiter(topology.index.values(), np.int64)
     column = topology.domain_of(Scope(depth=1))[registered]
     known = {topology.domains[d]: d for d in np.unique(column).tolist()}
@@ -299,7 +298,7 @@ def _counts_by_datacenter(replication: Mapping[str, int], topology: Topology) ->
 
 @dataclass(frozen=True, slots=True)
 class DatacenterCounts(DomainCountRule):
-    """Each datacenter holds the replicas that it is to hold, and no other holds any."""
+    """Each datacenter holds its count of replicas, and no other holds any."""
 
     counts: tuple[tuple[str, int], ...]
     strength: Strength = Strength.REQUIRED
@@ -316,20 +315,21 @@ class DatacenterCounts(DomainCountRule):
 
     def penalty(self, standing: RuleContext) -> Penalties:
         """Replicas above the count after adding one on each node."""
-        limits, held = self._tally(standing)
+        limits, present = self._tally(standing)
         domains = standing.topology.domain_of(self.per)
-        over = np.asarray([held.get(d, 0) + 1 - limits.get(d, 0) for d in domains.tolist()])
+        over = np.asarray([present.get(d, 0) + 1 - limits.get(d, 0) for d in domains.tolist()])
         return np.maximum(over.astype(np.int64), 0)
 
     def violations(self, standing: RuleContext) -> list[RuleFinding]:
         """Datacenters that hold more, or fewer while the shard has all its replicas."""
-        limits, held = self._tally(standing)
+        limits, present = self._tally(standing)
         whole = len(standing.replicas) >= standing.replication_factor
         name = standing.topology.domains
         found = [
-            RuleFinding(str(name[d]) or "(unlocated)", held.get(d, 0), limits.get(d, 0))
-            for d in {*limits, *held}
-            if held.get(d, 0) > limits.get(d, 0) or (whole and held.get(d, 0) < limits.get(d, 0))
+            RuleFinding(str(name[d]) or "(unlocated)", present.get(d, 0), limits.get(d, 0))
+            for d in {*limits, *present}
+            if present.get(d, 0) > limits.get(d, 0)
+            or (whole and present.get(d, 0) < limits.get(d, 0))
         ]
         return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
 
@@ -345,10 +345,10 @@ class DatacenterCounts(DomainCountRule):
     def _tally(self, standing: RuleContext) -> tuple[dict[int, int], dict[int, int]]:
         topology = standing.topology
         column = topology.domain_of(self.per)
-        held: dict[int, int] = {}
+        present: dict[int, int] = {}
         for node in standing.replicas:
-            held[int(column[node])] = held.get(int(column[node]), 0) + 1
-        return _counts_by_datacenter(dict(self.counts), topology), held
+            present[int(column[node])] = present.get(int(column[node]), 0) + 1
+        return _counts_by_datacenter(dict(self.counts), topology), present
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,10 +370,10 @@ class DatacenterRacks(DomainCountRule):
         live = set(standing.live_domains(LEAF).tolist())
         for datacenter, count in _counts_by_datacenter(dict(self.counts), topology).items():
             there = datacenters == datacenter
-            held = [int(racks[n]) for n in standing.replicas if there[n]]
+            present = [int(racks[n]) for n in standing.replicas if there[n]]
             offered = live & set(racks[there].tolist())
-            if count - len(offered | set(held)) - (len(held) - len(set(held))) <= 0:
-                penalties[there & np.isin(racks, held)] = 1
+            if count - len(offered | set(present)) - (len(present) - len(set(present))) <= 0:
+                penalties[there & np.isin(racks, present)] = 1
         return penalties
 
     def violations(self, standing: RuleContext) -> list[RuleFinding]:
@@ -384,10 +384,12 @@ class DatacenterRacks(DomainCountRule):
         found = []
         for datacenter in _counts_by_datacenter(dict(self.counts), topology):
             there = datacenters == datacenter
-            held = [int(racks[n]) for n in standing.replicas if there[n]]
-            need = min(len(held), len(live & set(racks[there].tolist()) | set(held)))
-            if len(set(held)) < need:
-                found.append(RuleFinding(str(topology.domains[datacenter]), len(set(held)), need))
+            present = [int(racks[n]) for n in standing.replicas if there[n]]
+            need = min(len(present), len(live & set(racks[there].tolist()) | set(present)))
+            if len(set(present)) < need:
+                found.append(
+                    RuleFinding(str(topology.domains[datacenter]), len(set(present)), need)
+                )
         return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
 
     def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:

@@ -23,7 +23,7 @@ from placement.topology import Topology
 
 
 def _find_built_in() -> Iterator[Strategy]:
-    """One of each strategy that a module of this package defines, by the names of the modules."""
+    """Make one of each strategy that a module of this package defines."""
     package = sys.modules[__package__ or ""]
     for name in sorted(each.name for each in iter_modules(package.__path__)):
         module = f"{package.__name__}.{name}"
@@ -55,7 +55,7 @@ def register(strategy: Strategy) -> Reason | None:
 
 
 def defer_to(name: str, policy: Policy, topology: Topology) -> tuple[Strategy, Policy] | Reason:
-    """Look up another strategy, with the policy as that one reads it.
+    """Look up another strategy, with the policy as that strategy reads it.
 
     Rules and filters stay; its parameters, and what becomes of its own rules, are its defaults. For
     placers that defer to another.
@@ -110,8 +110,7 @@ def enable(path: str) -> Reason | None:
 
 
 def _find_faults(strategy: Any) -> Iterator[str]:
-    """Find faults in the members that a strategy may bring: misspelt, or not callable as they are
-    called.
+    """Find faults in the optional members of a strategy: misspelt, or with wrong arguments.
 
     Names that begin with an underscore are the strategy's own.
     """
@@ -131,7 +130,7 @@ def _find_faults(strategy: Any) -> Iterator[str]:
 
 @cache
 def _complete(found: type) -> type:
-    """The class with a default for every member that it does not bring."""
+    """Derive a class with a default for every member that `found` does not bring."""
     return found if issubclass(found, ByRules) else type(found.__name__, (found, ByRules), {})
 
 

@@ -90,7 +90,7 @@ class RingStrategy(ByRules):
         return compiled | ({"on_infeasible": OnInfeasible.REJECT} if strict else {})
 
     def rules(self, policy: Policy, topology: Topology) -> tuple[Rule, ...]:
-        """One replica per domain of the lowest level, after the user's rules.
+        """List the user's rules, then one replica per domain of the lowest level.
 
         And as many domains of the other levels as there are.
         """
@@ -103,11 +103,11 @@ class RingStrategy(ByRules):
         return (*rules, *(SpanDomains(scope) for scope in scopes[:-1]))
 
     def find_fault(self, spec: StreamSpec, _policy: Policy, topology: Topology) -> Reason | None:
-        """Explicit tokens that are no ring."""
+        """Find explicit tokens that form no ring."""
         return find_token_fault(spec, topology)
 
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
-        """The walk's list for each shard; a slot that finds no node stays empty with the reason."""
+        """Walk for each shard; a slot that finds no node stays empty with the reason."""
         topology = view.topology
         walk = _Walk(policy, view)
         whole = walk_in_bulk(spec, policy, view, walk.ring, partial(walk.pick_all, spec))
@@ -117,24 +117,24 @@ class RingStrategy(ByRules):
             else fill_slots(spec, policy, view, walk.pick, self.rules(policy, view.topology))
         )
         scopes = _scopes(policy, topology)
-        told = _warn_of_reuse(shards, scopes[-1], spec, policy, view) if scopes else ()
+        reuse = _warn_of_reuse(shards, scopes[-1], spec, policy, view) if scopes else ()
         own = AtMost(1, scopes[-1], policy.strength) if scopes else None
         rules = [rule for rule in self.rules(policy, topology) if rule != own]
         return Placement(
-            shards, reasons, (*told, *find_unmet(rules, shards, spec, policy, topology))
+            shards, reasons, (*reuse, *find_unmet(rules, shards, spec, policy, topology))
         )
 
     def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
-        """The node at which the walk arrives next, given those that stay."""
+        """Choose the node at which the walk arrives next, given those that stay."""
         return _Walk(policy, view).pick(need, mask)
 
 
-def _make_fits(at: NDArray[np.integer[Any]], held: Positions) -> Fits:
-    """Whether positions stand in a domain (`at`, by position) in which a shard holds nothing."""
+def _make_fits(at: NDArray[np.integer[Any]], earlier: Positions) -> Fits:
+    """Make the test whether positions stand in domains (`at`) new to their shard."""
 
     def can_take(shards: Positions, positions: Positions) -> Mask:
         domains = at[positions]
-        fresh: Mask = (domains != NO_DOMAIN) & ~is_among(domains, at[held[shards]])
+        fresh: Mask = (domains != NO_DOMAIN) & ~is_among(domains, at[earlier[shards]])
         return fresh
 
     return can_take
@@ -170,7 +170,7 @@ def _scopes(policy: Policy, topology: Topology) -> tuple[Scope, ...]:
 def _warn_of_reuse(
     shards: Sequence[Sequence[int]], scope: Scope, spec: StreamSpec, policy: Policy, view: View
 ) -> tuple[Reason, ...]:
-    """A warning with the domains seen, where there were too few for the replicas of a shard."""
+    """Warn, with the domains seen, where a shard had too few domains for its replicas."""
     topology, factor = view.topology, spec.replication_factor
     rules = (AtMost(1, scope, Strength.PREFERRED),)
     everywhere = policy.rule_context(spec, topology)
@@ -214,7 +214,7 @@ class _Walk:
         self.domains = [topology.domain_of(scope) for scope in self.scopes]
 
     def pick(self, need: ReplicaRequest, mask: Mask) -> int | Reason:
-        """The first node of the walk in a fresh domain of the highest level that has one."""
+        """Pick the first node of the walk in a fresh domain of the highest level with one."""
         return pick_by_preferences(lambda policy: self._pick(policy, need, mask), self.policy)
 
     def _pick(self, policy: Policy, need: ReplicaRequest, mask: Mask) -> int | Reason:
@@ -249,11 +249,11 @@ class _Walk:
         behind = np.repeat(starts[None, :], len(places), axis=0)
         taken = np.full((spec.shards, spec.replication_factor), -1, np.int64)
         for slot in range(spec.replication_factor):
-            held = taken[:, :slot]
+            earlier = taken[:, :slot]
             for level, at in enumerate(places):
                 walking = every[(taken[:, slot] < 0) & (used[level] < offered[level])]
                 taken[walking, slot] = behind[level, walking] = find_first_fitting(
-                    walking, behind[level, walking], len(owners), _make_fits(at, held)
+                    walking, behind[level, walking], len(owners), _make_fits(at, earlier)
                 )
             walking = every[taken[:, slot] < 0]
             if len(walking):
@@ -261,13 +261,13 @@ class _Walk:
                     return None
                 at = np.where(open_at, owners, NO_DOMAIN)
                 taken[walking, slot] = find_first_fitting(
-                    walking, starts[walking], len(owners), _make_fits(at, held)
+                    walking, starts[walking], len(owners), _make_fits(at, earlier)
                 )
             if (taken[:, slot] < 0).any():
                 return None
             for level, at in enumerate(places):
                 new = at[taken[:, slot], None]
-                used[level] += ((new != NO_DOMAIN) & ~is_among(new, at[held]))[:, 0]
+                used[level] += ((new != NO_DOMAIN) & ~is_among(new, at[earlier]))[:, 0]
         return taken
 
     def _find_reach(self, mask: Mask) -> _Reach:
@@ -279,8 +279,8 @@ class _Walk:
 
     def _explain_too_few(self, need: ReplicaRequest, reach: _Reach) -> Reason:
         topology, scope = self.view.topology, self.scopes[-1]
-        held = {int(self.domains[-1][node]) for node in need.kept} - {NO_DOMAIN}
-        seen = topology.names_for_reason(scope, held | reach.offered[-1])
+        used = {int(self.domains[-1][node]) for node in need.kept} - {NO_DOMAIN}
+        seen = topology.names_for_reason(scope, used | reach.offered[-1])
         message = (
             f"replica {need.slot} of {need.stream}/{need.shard} finds no fresh domain of {scope}: "
             f"{need.replication_factor} replicas, {len(seen)} domains seen"

@@ -63,7 +63,7 @@ class SimpleStrategy(ByRules):
         return start if isinstance(start, Reason) else {"start": start}
 
     def rules(self, policy: Policy, _topology: Topology) -> tuple[Rule, ...]:
-        """The user's: distinct nodes is all it asks for itself."""
+        """List the user's rules; distinct nodes is all the strategy asks for."""
         return policy.rules
 
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
@@ -75,7 +75,7 @@ class SimpleStrategy(ByRules):
     def resume(
         self, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
     ) -> tuple[Reason, ...]:
-        """Go round on from where the stream's first shard started."""
+        """Continue the round robin of the stream's first shard."""
         draft = StreamDraft(spec, policy, shards, view)
         circle = _Circle(draft)
 
@@ -86,7 +86,7 @@ class SimpleStrategy(ByRules):
 
 
 def place_round_robin(draft: StreamDraft) -> bool:
-    """Place all shards at once, unless there are too few nodes or one can be full before."""
+    """Place all shards at once; False if nodes are too few or one could get full."""
     room = draft.view.room()[draft.usable]
     if len(room) < draft.spec.replication_factor or (room < draft.spec.shards).any():
         return False
@@ -109,7 +109,7 @@ class _Circle:
         self._start, self._shift = self._begin()
 
     def distances(self, shard: int, kept: Sequence[int]) -> NDArray[np.int64]:
-        """For each node how late the shard comes to it."""
+        """Compute for each node how late the shard comes to it."""
         late = np.full(len(self._place), self._size)
         if not kept:
             turns = np.roll(self._leaders, -((self._start + shard) % max(len(self._leaders), 1)))
@@ -122,7 +122,7 @@ class _Circle:
         return late
 
     def rounds(self) -> NDArray[np.int64]:
-        """Nodes of all shards, which come first to those that `distances` names, where all lead."""
+        """Compute the nodes of all shards as `distances` ranks them, if all may lead."""
         factor, size = self._draft.spec.replication_factor, self._size
         shards = np.arange(self._draft.spec.shards)
         steps = np.arange(factor) - 1
@@ -162,7 +162,7 @@ class _Circle:
 
 
 def _sum_windows(values: NDArray[np.float64], span: int) -> NDArray[np.float64]:
-    """Sums of `span` neighbours on a circle, by the first of them."""
+    """Sum `span` neighbours on a circle, by the first of them."""
     total = np.concatenate([[0.0], np.cumsum(np.concatenate([values, values]))])
     sums: NDArray[np.float64] = total[span : span + len(values)] - total[: len(values)]
     return sums

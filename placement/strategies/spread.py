@@ -64,16 +64,18 @@ class SpreadStrategy(ByRules):
         that stands on one stays. Rules of the user count them as the domain `(unlocated)`.
 
     Algorithm:
-        One replica after the other is placed on the node that `choose` ranks first: one that has a
-        location, preferred rules, evenness level by level, then the least loaded domain level by
-        level, then the least loaded node, for the first replica the one that leads least, then a
-        hash of the shard and the node. Where that ends without a candidate, the shard is placed
-        again looking ahead, the stream again with the scarcest nodes in mind, and a small stream by
-        search, so that a lawful arrangement is found where there is one. Of many shards whose own
-        rules are required ones on levels or tags, what each domain and node is to get is settled
-        first, exactly, and then dealt out. Smaller streams are gone over once more by the search of
-        rebalancing (`placement.rebalance.evenness`), which then finds nothing to do later. Of each
-        shard's members one is elected to lead, in the earliest domain of `leader_in`.
+        One replica after the other is placed on the node that `choose` ranks first: one
+        that has a location, preferred rules, evenness level by level, then the least loaded
+        domain level by level, then the least loaded node, for the first replica the one
+        that leads least, then a hash of the shard and the node. Where that ends without a
+        candidate, the shard is placed again looking ahead, the stream again with the
+        scarcest nodes in mind, and a small stream by search, so that a lawful arrangement
+        is found where there is one. Of many shards whose own rules are required ones on
+        levels or tags, the exact number of replicas of each domain and node is computed
+        first, then dealt out. Smaller streams are gone over once more by the search of
+        rebalancing (`placement.rebalance.evenness`), which then finds nothing to do later.
+        Of each shard's members one is elected to lead, in the earliest domain of
+        `leader_in`.
 
     Example:
         Three replicas over /eu/az1, /eu/az2 and /us/az1 with two nodes each: one replica in /eu
@@ -96,17 +98,13 @@ class SpreadStrategy(ByRules):
     def compile(
         self, _policy: Mapping[str, Any], _topology: Topology
     ) -> Mapping[str, Any] | Reason:
-        """It has no parameters of its own."""
+        """Compile no parameters: the strategy has none."""
         return {}
 
     def rules(self, policy: Policy, topology: Topology) -> tuple[Rule, ...]:
-        """Evenness at every level, after the user's rules.
-
-        Only preferred if those say how many replicas stand where. Where only some nodes have a
-        location, these come first, and levels are even without the others.
-        """
-        told = any(r.counts_places and r.strength is _REQUIRED for r in policy.rules)
-        strength = Strength.PREFERRED if told else policy.strength
+        """List located nodes first, the user's rules, then evenness at every level."""
+        has_user_rule = any(r.counts_places and r.strength is _REQUIRED for r in policy.rules)
+        strength = Strength.PREFERRED if has_user_rule else policy.strength
         located = self.located_first and topology.mixes_located
         own = (Even(tier, strength, located) for tier in topology.tiers())
         return (*([LocatedFirst()] if located else ()), *policy.rules, *own)
@@ -140,8 +138,7 @@ class SpreadStrategy(ByRules):
         return Placement(shards, tried.reasons, warnings)
 
     def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
-        """The best candidate by the rules, load and nearness, looking ahead while more are
-        missing."""
+        """Choose the best candidate by the rules, load and nearness, avoiding dead ends."""
         return choose_ahead(self.rules(policy, view.topology), mask, need, view)
 
 
@@ -155,7 +152,7 @@ class _Arrangement:
 
     @property
     def replicas_placed(self) -> int:
-        """Replicas that have a node."""
+        """Count the replicas that have a node."""
         return sum(map(len, self.shards))
 
 
@@ -170,11 +167,11 @@ class _Attempts:
 
     @property
     def shards(self) -> int:
-        """Shards that are arranged each for itself."""
+        """Count the shards that are arranged separately."""
         return 1 if self.unit else self.spec.shards
 
     def find_best(self, view: View) -> _Arrangement:
-        """The first attempt that places everything, or the one that places most."""
+        """Find the first attempt that places everything, or the one that places most."""
         wanted = self.shards * self.spec.replication_factor
         best = self._place_in_turn(self.rules, view.fork())
         if best.replicas_placed < wanted:
@@ -204,7 +201,7 @@ class _Attempts:
         )
 
     def _place_in_turn(self, rules: Sequence[Rule], view: View) -> _Arrangement:
-        """Shard by shard, slot by slot; a shard that runs into a dead end again, looking ahead."""
+        """Place shard by shard, slot by slot; after a dead end the shard again, looking ahead."""
         wide = RuleSet(rules).spans_stream
         shards: list[list[int]] = []
         used: list[int] = []
@@ -238,7 +235,7 @@ class _Attempts:
         return kept, None
 
     def _search(self, view: View) -> _Arrangement | None:
-        """An arrangement of all shards by search, if there is one within its bounds."""
+        """Search for an arrangement of all shards; None if there is none within its bounds."""
         needs = [self._make_request(shard, [], []) for shard in range(self.shards)]
         after = view.fork()
         found = arrange_stream(self.rules, self._open_nodes, needs, after)
@@ -250,7 +247,7 @@ class _Attempts:
         return _Arrangement(found, (), after)
 
     def _scopes(self) -> tuple[Scope, ...]:
-        """Levels and tags that required rules count by."""
+        """List the levels and tags that required rules count by."""
         required = [rule for rule in self.rules if rule.strength is Strength.REQUIRED]
         scopes = (rule.scope for rule in required)
         return tuple(dict.fromkeys(scope for scope in scopes if scope is not None))
@@ -263,7 +260,7 @@ class _Scarce(Rule):
     With one cap per domain this greedy finds an arrangement whenever there is one.
     """
 
-    counted: tuple[Scope, ...]
+    limited: tuple[Scope, ...]
     open: Mask
     strength: Strength = Strength.PREFERRED
 
@@ -271,12 +268,12 @@ class _Scarce(Rule):
         return "scarce nodes last"
 
     def penalty(self, standing: RuleContext) -> Penalties:
-        """Fewer free nodes in the node's domains is worse."""
+        """Rank nodes lower whose domains have fewer free nodes."""
         topology = standing.topology
         free = self.open.copy()
         free[np.asarray(standing.stream_nodes, np.int64)] = False
         result = np.zeros(topology.size, np.int64)
-        for scope in self.counted:
+        for scope in self.limited:
             domains = topology.domain_of(scope)
             known = free & (domains != NO_DOMAIN)
             left = np.bincount(domains[known], minlength=int(domains.max(initial=0)) + 2)
@@ -284,12 +281,12 @@ class _Scarce(Rule):
         return result
 
     def violations(self, _standing: RuleContext) -> list[Any]:
-        """None: it is a way to search, not a rule."""
+        """Return none: it guides the search, it is no rule of the stream."""
         return []
 
 
 def _repeat(nodes: list[int], spec: StreamSpec, view: View) -> list[list[int]]:
-    """Replica r of every shard on the node of the first shard's."""
+    """Place replica r of every shard on the node of the first shard's."""
     for _ in range(spec.shards - 1):
         for slot, node in enumerate(nodes):
             if node != EMPTY:
@@ -300,10 +297,10 @@ def _repeat(nodes: list[int], spec: StreamSpec, view: View) -> list[list[int]]:
 def _elect_leaders(
     shards: Sequence[list[int]], rules: Sequence[Rule], spec: StreamSpec, view: View
 ) -> list[list[int]]:
-    """Every shard with its elected leader in front, and EMPTY where nodes are missing."""
+    """Put an elected leader in front of every shard, and EMPTY where nodes are missing."""
     factor, topology = spec.replication_factor, view.topology
-    able, asked = topology.can_lead, RuleSet(rules)
-    members = (asked.possible_leaders(kept, factor, able, topology) for kept in shards if kept)
+    able, rule_set = topology.can_lead, RuleSet(rules)
+    members = (rule_set.possible_leaders(kept, factor, able, topology) for kept in shards if kept)
     leaders = iter(elect_leaders([*members], view))
     result: list[list[int]] = []
     for kept in shards:

@@ -1,7 +1,7 @@
 """Places many shards of `spread` at once, over arrays.
 
 Serves streams whose own rules, if any, only limit the replicas of a shard in a domain or name tags
-that a node must carry. The number of replicas of each domain and node is settled first
+that a node must carry. The number of replicas of each domain and node is computed first
 (`placement.allocator.apportion`), then dealt out shard by shard down the tree of domains
 (`placement.allocator.kernels`).
 """
@@ -37,10 +37,10 @@ BULK_FROM = 128
 
 
 def can_spread_in_bulk(rules: Sequence[Rule], topology: Topology) -> bool:
-    """Whether the walk keeps all of these rules.
+    """Whether the bulk walk keeps all of these rules.
 
-    They are required ones on the levels of the tree, or on what a node carries. What it makes of
-    them is judged nevertheless.
+    That is so for required rules on the levels of the tree, or on what a node carries. The result
+    is checked nevertheless.
     """
     return all(
         rule.strength is Strength.REQUIRED
@@ -53,7 +53,7 @@ def can_spread_in_bulk(rules: Sequence[Rule], topology: Topology) -> bool:
 
 
 def _tier(scope: Scope, topology: Topology) -> int | None:
-    """The level of the tree whose domains are those of the scope."""
+    """Find the level of the tree whose domains are those of the scope."""
     domains = topology.domain_of(scope)
     same = (np.array_equal(domains, topology.domain_of(tier)) for tier in topology.tiers())
     return next((tier for tier, equal in enumerate(same) if equal), None)
@@ -62,9 +62,11 @@ def _tier(scope: Scope, topology: Topology) -> int | None:
 def spread_in_bulk(
     spec: StreamSpec, policy: Policy, rules: Sequence[Rule], view: View
 ) -> list[list[int]] | None:
-    """Nodes of every slot of every shard, leader first, counted in `view`; None where some slot
-    finds no node. `rules` are those of `spread`: nodes without a location that come last get the
-    replicas for which the others are too few."""
+    """Place all shards at once; returns the nodes of every slot, leader first, counted in `view`.
+
+    None if some slot finds no node. `rules` are those of `spread`: nodes without a location that
+    come last get the replicas for which the others are too few.
+    """
     topology, shards, factor = view.topology, spec.shards, spec.replication_factor
     everywhere = RuleContext(topology, policy.copies(factor), (), nodes=policy.nodes)
     left = np.where(candidates(policy, view), view.room(), 0)
@@ -96,7 +98,7 @@ def spread_in_bulk(
 
 
 def _split_by_preference(rules: Sequence[Rule], everywhere: RuleContext) -> list[NDArray[np.bool_]]:
-    """The nodes that may be used, those first that come first."""
+    """Split the usable nodes into located ones and those that come last."""
     eligible = everywhere.topology.eligible
     for rule in rules:
         if rule.prefers_located:
@@ -127,7 +129,7 @@ class _Walk:
 
     @property
     def copies_max(self) -> int:
-        """Copies of one shard that these nodes can hold."""
+        """Count the copies of one shard that these nodes can hold."""
         return int(self._size[0])
 
     def deal(self, copies: int, view: View) -> Integers | None:
@@ -171,7 +173,7 @@ def _weights(
 
 
 def _caps(tree: DomainTree, rules: Sequence[Rule], everywhere: RuleContext) -> Integers:
-    """By element of the tree the copies of one shard that the rules let it hold."""
+    """Compute by element the copies of one shard that the rules allow."""
     topology, factor = everywhere.topology, everywhere.replication_factor
     caps = np.full(tree.elements.shape[1], factor, np.int64)
     for rule in rules:
@@ -184,7 +186,7 @@ def _caps(tree: DomainTree, rules: Sequence[Rule], everywhere: RuleContext) -> I
 
 
 def _copies_max(tree: DomainTree, is_open: NDArray[np.bool_], caps: Integers) -> Integers:
-    """By element the copies of one shard that it can hold: one for an open node."""
+    """Compute by element the copies of one shard that it can hold: one for an open node."""
     most = np.zeros(tree.elements.shape[1], np.int64)
     most[tree.domains :] = is_open[tree.leaves]
     parent, levels = tree.elements[2], tree.levels
@@ -196,14 +198,14 @@ def _copies_max(tree: DomainTree, is_open: NDArray[np.bool_], caps: Integers) ->
 
 
 def _sum_whole(tree: DomainTree, values: NDArray[np.generic]) -> Integers:
-    """Values by node index as whole numbers by element."""
+    """Add up values by node index over the elements, as whole numbers."""
     return tree.sums(values).astype(np.int64)
 
 
 def _apportion(
     tree: DomainTree,
     weights: tuple[Integers, Integers],
-    held: Integers,
+    load: Integers,
     size: Integers,
     bounds: tuple[Integers, Integers],
     shards: int,
@@ -211,10 +213,10 @@ def _apportion(
     amount: int,
     looked_at: int,
 ) -> Integers:
-    """Divide an amount over the elements."""
+    """Divide an amount over the elements of the tree."""
     need = np.zeros(tree.elements.shape[1], np.int64)
     need[0] = amount
-    arguments = np.stack(weights), held, size, np.stack(bounds), shards, factor, need
+    arguments = np.stack(weights), load, size, np.stack(bounds), shards, factor, need
     found: Integers = kernels.run(apportion.apportion, looked_at, tree.elements, *arguments)[-1]
     return found
 
@@ -227,18 +229,18 @@ def _put_leaders_first(
     view: View,
     looked_at: int,
 ) -> Integers:
-    """The shards as rows of leaves, each with its leader in front; counted in `view`."""
+    """Choose the leader of each shard and put it in front of the row; counted in `view`."""
     shards, factor, leaves = spec.shards, spec.replication_factor, len(tree.leaves)
-    held = np.bincount(places, minlength=leaves)
+    counts = np.bincount(places, minlength=leaves)
     most = np.zeros(tree.elements.shape[1])
-    most[tree.domains :] = held
+    most[tree.domains :] = counts
     most[0] = shards
     for elements in tree.above:
-        most += np.bincount(elements, held, len(most))
+        most += np.bincount(elements, counts, len(most))
     bounds = np.zeros(len(most), np.int64), np.minimum(most, shards).astype(np.int64)
     leads = _sum_whole(tree, view.leaders)
     quota = _apportion(tree, weights, leads, bounds[1], bounds, shards, 0, shards, looked_at)
-    begin = np.concatenate([[0], np.cumsum(held)])
+    begin = np.concatenate([[0], np.cumsum(counts)])
     order = np.argsort(places, kind="stable") // factor
     leader = np.zeros(shards, np.int64)
     *_, leader = kernels.run(

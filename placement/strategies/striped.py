@@ -82,7 +82,7 @@ class StripedStrategy(ByRules):
         return {"start": start, "level": scope}
 
     def rules(self, policy: Policy, _topology: Topology) -> tuple[Rule, ...]:
-        """The user's, then even racks."""
+        """List the user's rules, then even racks."""
         rack: Scope = policy.parameters["level"]
         return (*policy.rules, EvenWithinCapacity(rack, None, policy.strength, fenced=True))
 
@@ -99,12 +99,12 @@ class StripedStrategy(ByRules):
     def resume(
         self, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
     ) -> tuple[Reason, ...]:
-        """Go on striping behind the shards that have replicas."""
+        """Continue striping behind the shards that have replicas."""
         stripes = _Stripes(StreamDraft(spec, policy, shards, view, fenced=True))
         return tuple(stripes.draft.fill(stripes.order))
 
     def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
-        """The best candidate by the rules; for a follower a fenced node where none else serves."""
+        """Choose the best candidate by the rules; a fenced follower if nothing else serves."""
         rules, topology = self.rules(policy, view.topology), view.topology
         found = choose(rules, mask, need, view)
         if need.slot == 0 or not isinstance(found, Reason):
@@ -133,19 +133,19 @@ class _Stripes:
         self._rack_at = np.zeros(int(self._racks.max(initial=0)) + 1, np.int64)
         self._rack_at[order] = np.arange(len(order))
         self._place = np.zeros(topology.size, np.int64)
-        for held in members.values():
-            self._place[held] = (np.arange(len(held)) - draft.start) % len(held)
+        for nodes in members.values():
+            self._place[nodes] = (np.arange(len(nodes)) - draft.start) % len(nodes)
 
     def order(self, shard: int, kept: Sequence[int]) -> list[Key]:
-        """The keys of the shard's next replica: see the class's goals and algorithm."""
+        """Rank the nodes for the shard's next replica by the class's goals and algorithm."""
         draft = self.draft
         if not kept:
             return self._leader_order(shard)
         weight = draft.view.topology.weight
-        held = np.bincount(self._racks[list(kept)], minlength=len(self._rack_at))
+        copies = np.bincount(self._racks[list(kept)], minlength=len(self._rack_at))
         turn = (self._rack_at - self._rack_at[self._racks[kept[0]]]) % self._count
         return [
-            lambda found: held[self._racks[found]],
+            lambda found: copies[self._racks[found]],
             draft.fenced.__getitem__,
             *draft.wishes(shard, kept),
             ((draft.counts + 1) / weight).__getitem__,
@@ -171,14 +171,14 @@ class _Stripes:
         ]
 
     def _rack_after(self, shard: int) -> int:
-        """Position of the rack behind that of the nearest shard before this one."""
+        """Find the rack behind that of the nearest shard before this one."""
         for nodes in reversed(self.draft.shards[:shard]):
             if nodes[0] != EMPTY:
                 return int(self._rack_at[self._racks[nodes[0]]]) + 1
         return self.draft.start
 
     def _next_node(self, shard: int, slot: int) -> Key:
-        """The rack's next node in the first round; later by a hash of the replica."""
+        """Rank the rack's nodes: in turn in the first round, later by a hash of the replica."""
         draft, digests = self.draft, self.draft.view.topology.digests
         seed = digest64(draft.spec.stream, shard, slot)
 

@@ -53,7 +53,7 @@ def test_the_search_finds_the_least_cost(seed):
         shape = Shape(shape.voters, shape.cold, WEIGHTS | {"zones": 3 * MILLION, "regions": 0})
     everything = np.ones(topology.size, bool)
     prices = Prices(levels_of(topology), shape, everything, view, None)
-    found = prices.cheapest(everything, seed)
+    found = prices.find_cheapest(everything, seed)
     least = by_force(prices, topology, shape.voters, shape.cold, everything)
     if found is None or not topology.can_lead[list(found[0])].any():
         assert least is None
