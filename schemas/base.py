@@ -85,7 +85,10 @@ Tokens = Items[Annotated[int, Field(ge=limits.INTEGER_MIN, le=limits.INTEGER_MAX
 
 
 def unknown_fields(model: type[BaseModel], data: Mapping[str, Any]) -> list[str]:
-    """Paths in `data` that `model` has no field for, in order, nested ones as `nodes[0].wieght`."""
+    """List the paths in `data` that `model` has no field for, in order.
+
+    Nested ones as `nodes[0].wieght`.
+    """
     return sorted(_find_unknown(model, data, ""))
 
 
@@ -102,7 +105,7 @@ def _find_unknown(model: type[BaseModel], data: Mapping[str, Any], prefix: str) 
 def _nested_models(
     annotation: Any, value: object, place: str
 ) -> Iterator[tuple[type[BaseModel], Mapping[str, Any], str]]:
-    """The models inside a field's type, each with its part of the data and where that is."""
+    """Yield the models inside a field's type, each with its data and its path."""
     arguments = get_args(annotation)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         if isinstance(value, Mapping):
@@ -178,7 +181,7 @@ def describe(error: ValidationError, data: Any) -> tuple[str, str]:
 
 
 def _format_others(fields: Sequence[str]) -> str:
-    """The end of a sentence that names further wrong fields; empty where there are none."""
+    """Format the end of a sentence that names further wrong fields; empty if there are none."""
     if not fields:
         return ""
     named = ", ".join(f"'{field}'" for field in fields[:_WRONG_NAMED_MAX])

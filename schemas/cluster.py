@@ -302,7 +302,7 @@ def _parse_stream(stream: object, index: int) -> ClusterStream | RefusedStream:
 def _refuse_repeated(
     streams: Sequence[ClusterStream | RefusedStream],
 ) -> tuple[ClusterStream | RefusedStream, ...]:
-    """The first of several streams with one name counts, the others are refused."""
+    """Refuse each stream whose name an earlier stream of the document has."""
     first: dict[str, int] = {}
     answered: list[ClusterStream | RefusedStream] = []
     for index, stream in enumerate(streams):

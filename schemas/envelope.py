@@ -58,7 +58,7 @@ class Envelope:
 
 
 def type_name(message: str) -> str:
-    """The CloudEvents type of a message: `placement.NodeRegistered.v1`."""
+    """Return the CloudEvents type of a message: `placement.NodeRegistered.v1`."""
     return f"{TYPE_PREFIX}{message}.v{VERSION}"
 
 
@@ -127,9 +127,10 @@ def encode_headers(
     subject: str,
     time_ms: int,
 ) -> list[tuple[str, bytes | None]]:
-    """Headers of an output record, CloudEvents binary mode; equal arguments give equal bytes.
+    """Encode the headers of an output record, in CloudEvents binary mode.
 
-    `subject` is the record's key; `time_ms` the core's time, never a clock's.
+    `subject` is the record's key; `time_ms` the core's time, never a clock's. Equal arguments give
+    equal bytes.
     """
     version, source, kind, time, content = _shared_headers(message, cell, time_ms)
     mine, about = ("ce_id", id.encode()), ("ce_subject", subject.encode())
@@ -140,7 +141,7 @@ def encode_headers(
 # in use at once.
 @lru_cache(maxsize=256)
 def _shared_headers(message: str, cell: str, time_ms: int) -> tuple[tuple[str, bytes], ...]:
-    """The headers that records of one kind and time share."""
+    """Encode the headers that records of one kind and time share."""
     return (
         ("ce_specversion", b"1.0"),
         ("ce_source", f"/placement/{cell}".encode()),
@@ -206,7 +207,7 @@ def _message(type_: object) -> tuple[str, int]:
 
 
 def _attributes(headers: Headers) -> dict[str, str]:
-    """The headers that describe the event, as text; other headers are nobody's business."""
+    """Decode the headers that describe the event; other headers are ignored."""
     found: dict[str, str] = {}
     for name, content in headers:
         if name != CONTENT_TYPE and not name.startswith("ce_"):

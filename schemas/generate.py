@@ -36,7 +36,7 @@ MODELS: Mapping[str, type[WireModel]] = {**INPUTS, **OUTPUTS, "ClusterFile": Clu
 
 
 def json_schema(name: str) -> dict[str, Any]:
-    """The JSON Schema of one model, with the dialect and an identifier of its version."""
+    """Make the JSON Schema of one model, with the dialect and a versioned identifier."""
     return {
         "$schema": DIALECT,
         "$id": f"urn:placement:{name}:v{VERSION}",
@@ -45,14 +45,14 @@ def json_schema(name: str) -> dict[str, Any]:
 
 
 def examples() -> dict[str, dict[str, Any]]:
-    """The canonical example of every model, by name."""
+    """Load the canonical example of every model, by name."""
     return {
         name: json.loads((EXAMPLES / f"{name}.json").read_text("utf-8")) for name in sorted(MODELS)
     }
 
 
 def schema_files() -> dict[Path, str]:
-    """Path and content of every schema file; equal models give equal bytes."""
+    """Make path and content of every schema file; equal models give equal bytes."""
     return {
         PACKAGE / "json" / f"{name}.schema.json": _dump(json_schema(name))
         for name in sorted(MODELS)

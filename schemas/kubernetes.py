@@ -33,7 +33,7 @@ _MONITORING_HEAD = f"""\
 
 
 def kafka_topics() -> str:
-    """All topics with the default prefix, one YAML document each."""
+    """Format all topics with the default prefix, one YAML document each."""
     return _HEAD + "".join(_manifest(topic) for topic in CATALOGUE)
 
 
@@ -61,7 +61,7 @@ def _manifest(topic: Topic) -> str:
 
 
 def kafka_users() -> str:
-    """All roles with the default prefix and cell, one YAML document each."""
+    """Format all roles with the default prefix and cell, one YAML document each."""
     by_role: defaultdict[str, list[Grant]] = defaultdict(list)
     for grant in grants():
         by_role[grant.role].append(grant)
@@ -97,7 +97,7 @@ def _user(role: str, granted: list[Grant]) -> str:
 
 
 def monitoring(rules: str) -> str:
-    """A `ServiceMonitor`, and a `PrometheusRule` with `rules`, the text of a rule file."""
+    """Format a `ServiceMonitor`, and a `PrometheusRule` with the text of a rule file."""
     return (
         f"{_MONITORING_HEAD}"
         "---\n"

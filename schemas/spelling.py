@@ -54,7 +54,7 @@ def _allowed_slips(letters: int) -> int:
 
 
 def _count_slips(one: str, other: str) -> int:
-    """The optimal string alignment distance of two words."""
+    """Compute the optimal string alignment distance of two words."""
     before: list[int] = []
     now = list(range(len(other) + 1))
     for row, mine in enumerate(one, 1):

@@ -1,7 +1,7 @@
-"""Holds many shards as rows of nodes and finds in a few passes those that may break a rule.
+"""Holds many shards as rows of nodes, and finds rows that may break a rule in a few passes.
 
-A pass may doubt a healthy shard, but never trusts a broken one: the shards in doubt are then asked
-one by one.
+A pass may suspect a healthy shard but never misses a broken one; the suspects are then checked one
+by one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,16 +41,16 @@ def first_occurrences(rows: Rows) -> NDArray[np.bool_]:
 
 
 def exceeds_factor(slots: NDArray[np.int64], copies: int) -> Doubts:
-    """Find the rows with a replica in a slot beyond the copies that are asked for.
+    """Mask the rows with a replica in a slot beyond `copies`.
 
-    Their number does not tell, then, which of the others are kept aside.
+    In these rows the slot no longer tells which replica has a role.
     """
     doubtful: Doubts = np.any(slots >= copies, axis=1)
     return doubtful
 
 
 def may_be_uneven(rows: Rows, live: Rows) -> Doubts:
-    """Find the rows in which a domain may be two ahead of one of the `live` ones."""
+    """Mask the rows in which a domain may be two ahead of one of the `live` domains."""
     is_live = np.zeros(max(int(rows.max(initial=0)), int(live.max(initial=0))) + 2, bool)
     is_live[live] = True
     seen = (first_occurrences(rows) & is_live[rows]).sum(axis=1)
@@ -62,11 +62,14 @@ def may_be_uneven(rows: Rows, live: Rows) -> Doubts:
 def may_be_uneven_inside(
     rows: Rows, parents: Rows, live: NDArray[np.bool_], children: Rows
 ) -> Doubts:
-    """Find the rows in which a domain may be two ahead of another one inside the same parent.
+    """Mask the rows in which a domain may be two ahead of another in the same parent.
 
-    `rows` and `parents` name each replica's domain and its parent; `live` says by domain whether it
-    may take a replica, `children` by parent how many such domains it has. A live domain that is not
-    named has none; of those named the one with fewest counts, whether it has room or not.
+    - `rows`, `parents`: each replica's domain and that domain's parent, a row per shard.
+    - `live`: by domain, whether it may take a replica.
+    - `children`: by parent, the number of its live domains.
+
+    A live domain that the row does not name has no replica; of those it names, the one with fewest
+    counts, whether it has room or not.
     """
     doubtful: Doubts = max_per_domain(rows) > 1
     some, above = rows[doubtful], parents[doubtful]
@@ -106,14 +109,14 @@ class ShardRows:
         return cls(nodes, np.concatenate([np.zeros(0, np.int64), *(each for _, each in parts)]))
 
     def nodes_of(self, row: int) -> list[int]:
-        """Return one shard's list as it was given."""
+        """Return one shard's nodes, leader first, without the padding."""
         nodes: list[int] = self.nodes[row, : self.lengths[row]].tolist()
         return nodes
 
     def holders(self, alive: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Mark where a row names a living node for the first time.
+        """Mask the first occurrence of each living node in its row.
 
-        `alive` says it by node, with two more entries, which are false, for the numbers below zero.
+        `alive`: by node, with two more entries, which are false, for the numbers below zero.
         """
         found: NDArray[np.bool_] = alive[self.nodes] & first_occurrences(self.nodes)
         return found
@@ -122,10 +125,10 @@ class ShardRows:
 def group_by_size(
     nodes: NDArray[np.int64], kept: NDArray[np.bool_]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
-    """Group rows by how many of their places are kept.
+    """Group rows by the number of their places that are kept.
 
-    For each size: the rows' numbers, and as matrices the nodes and the slots that are kept. Rows of
-    which nothing is kept are left out.
+    Yields for each size the numbers of the rows, and as matrices the kept nodes and their slots.
+    Rows without any kept place are left out.
     """
     counts = kept.sum(axis=1)
     for size in np.unique(counts[counts > 0]).tolist():
@@ -152,7 +155,10 @@ def find_distinct(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def stack_lists(lists: ShardLists) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Stack lists as rows, EMPTY behind the end of shorter ones; returns them and the lengths."""
+    """Stack lists as rows, EMPTY behind the end of shorter ones.
+
+    Returns the matrix and the length of each list.
+    """
     if isinstance(lists, np.ndarray):
         return lists.astype(np.int64, copy=False), np.full(len(lists), lists.shape[1], np.int64)
     lengths = np.fromiter(map(len, lists), np.int64, len(lists))
@@ -166,7 +172,7 @@ def stack_lists(lists: ShardLists) -> tuple[NDArray[np.int64], NDArray[np.int64]
 
 
 class NodeIdLists(Mapping[str, tuple[tuple[str, ...], ...]]):
-    """The node ids of every shard's replicas by stream, put into words when they are asked for."""
+    """The node ids of every shard's replicas by stream, made when a stream is read."""
 
     def __init__(self, rows: Mapping[str, Rows], ids: Sequence[str]) -> None:
         self._rows = rows

@@ -12,10 +12,10 @@ from placement.assignments.table import EMPTY
 
 
 def resize_slots(nodes: Sequence[int], before: int, after: int, role_copies: int) -> list[int]:
-    """Lay out `before` copies in the slots of `after`.
+    """Lay out `before` copies in `after` slots.
 
-    Where the shard had them all, the new slots are empty and stand before the `role_copies` last,
-    which are in a role of their own.
+    If the shard had all its copies, the new slots are empty and come before the last `role_copies`,
+    which keep their role.
     """
     if after <= before or not role_copies or len(nodes) < before:
         return list(nodes)
@@ -56,6 +56,6 @@ class SlotLayout:
         return [n for n in plain if n != EMPTY], [n for n in kept if n != EMPTY]
 
     def without_slot(self, nodes: Sequence[int], slot: int) -> list[int]:
-        """Lay out the nodes by slot when the replica in one of them is gone."""
+        """Lay out the nodes by slot after the replica in one of them is gone."""
         plain, kept = self.split([EMPTY if at == slot else n for at, n in enumerate(nodes)])
         return self.lay_out(plain, kept)

@@ -149,7 +149,7 @@ class StreamSpec:
     repair: str | None = None
 
     def token(self, shard: int) -> int | str | None:
-        """The shard's explicit place on a ring, if it has one."""
+        """Return the shard's explicit place on a ring, if it has one."""
         tokens = self.shard_tokens
         return tokens[shard] if tokens is not None and shard < len(tokens) else None
 
@@ -306,7 +306,7 @@ _STATUSES = (
 
 
 def status_of(liveness: Liveness, administrative: AdministrativeState, guard: Guard) -> str:
-    """The strongest of a node's three conditions in one word."""
+    """Return the strongest of a node's three conditions in one word."""
     condition = (liveness, administrative, guard)
     return next((str(each) for each in _STATUSES if each in condition), str(Liveness.UP))
 

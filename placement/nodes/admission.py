@@ -26,7 +26,7 @@ class Admission:
         self._spare: list[str] | None = None
 
     def begin(self) -> None:
-        """A batch begins: nodes may have died or become empty since the last one."""
+        """Begin a batch: nodes may have died or become empty since the last one."""
         self._spare = None
 
     @property
@@ -39,8 +39,10 @@ class Admission:
         return state.now < int(since.body["at"]) + state.configuration.quotas.bootstrap_ms
 
     def admit(self, location: Location, pending: int | None) -> Reason | None:
-        """Count a new node in, or say why not. `pending`: how many nodes' places are in doubt
-        besides its own; None where its own is not."""
+        """Count a new node in, or return the reason why it is refused.
+
+        `pending`: number of other nodes whose location is in doubt; None if this node's is not.
+        """
         reason = self._why_refused(location, pending)
         if reason is not None:
             self._alert(reason)

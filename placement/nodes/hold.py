@@ -60,7 +60,7 @@ def lost_domains(
 
 
 def lost_share(there: NDArray[np.bool_], gone: NDArray[np.bool_], word: str) -> HoldTrigger | None:
-    """Whether more nodes are gone than a few, wherever they stand."""
+    """Return a trigger if more nodes are gone than a few, wherever they stand."""
     total, lost = int(there.sum()), int((there & gone).sum())
     most = max(HOLD_NODES, HOLD_SHARE * total)
     if lost <= most:
@@ -71,7 +71,7 @@ def lost_share(there: NDArray[np.bool_], gone: NDArray[np.bool_], word: str) -> 
 def _find_lost_domains(
     topology: Topology, scope: Scope, there: NDArray[np.bool_], gone: NDArray[np.bool_]
 ) -> list[tuple[str, int]]:
-    """The domains of a level of which every node is gone, by name, with their sizes."""
+    """Find the domains of a level of which every node is gone, by name, with their sizes."""
     domains = topology.domain_of(scope)
     found = []
     for domain in np.unique(domains[there & gone]).tolist():

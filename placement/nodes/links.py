@@ -38,7 +38,7 @@ class Link:
 
     @classmethod
     def find(cls, home: Location, away: Location) -> "Link | None":
-        """The link that a node at `home` uses to `away`; None within one location."""
+        """Find the link that a node at `home` uses to `away`; None within one location."""
         near = home.prefix(away.depth)
         if near.is_within(away) or away.is_within(near):
             return None

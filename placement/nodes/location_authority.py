@@ -1,8 +1,8 @@
-"""Decides whose word on a node's location counts: the node's claim, or an authority.
+"""Decides which source gives a node's location: the node's own claim, or an authority.
 
-A registration is anybody's word; with an authority a node's claim is compared, told when it differs
-and never trusted (Kudu and HDFS map hosts on the master for the same reason). A node that the
-authority does not place is registered, and receives nothing.
+Whoever may write to the nodes topic can claim any location. With an authority a node's claim is
+only compared: an alert names a difference (Kudu and HDFS map hosts on the master for the same
+reason). A node for which the authority has no location is registered, and receives no replicas.
 """
 
 from dataclasses import dataclass, replace
@@ -27,9 +27,11 @@ INVENTORY = "inventory"
 
 @dataclass(frozen=True, slots=True)
 class LocatedNode:
-    """Location for a node: the authority's instead of its own, or why there is none.
+    """Attributes of a node with the location in force, or the reason why there is none.
 
-    With the claim, if it is not what counts.
+    - `source`: the source of the location; `claim`: the node's own claim, if another source
+      decides.
+    - `doubt`: why the node has no location yet.
     """
 
     attributes: NodeAttributes
@@ -51,7 +53,10 @@ class LocationAuthority:
         return self._name == CLAIM
 
     def record_location(self, event: LocationResolved) -> Reason | None:
-        """Remember what the authority says of a node, known or not; a reason if it is malformed."""
+        """Remember the authority's answer for a node, known or not.
+
+        Returns a reason if the location is malformed.
+        """
         if not self.is_source(event):
             self._state.publisher.count("other_authority")
             return None
@@ -63,18 +68,21 @@ class LocationAuthority:
         return None
 
     def is_source(self, event: LocationResolved) -> bool:
-        """Whether the configured authority speaks."""
+        """Whether the event comes from the configured authority."""
         return event.source == self._name
 
     def forget(self, node_id: str) -> None:
-        """The node is gone; an inventory goes on knowing its place."""
+        """Forget a node's location, unless it comes from an inventory."""
         if self._name != INVENTORY:
             self._state.memory.remember(KIND, node_id, None)
 
     def locate(
         self, event: NodeChanged, before: NodeView | None, wanted: NodeAttributes
     ) -> LocatedNode:
-        """The attributes of a node that has said `wanted`, with the place that counts."""
+        """Return the attributes of a node with the location in force.
+
+        `wanted`: the attributes that the node registers with.
+        """
         if self.claims_count:
             return LocatedNode(wanted)
         claim = before.claimed if before is not None else None
@@ -97,7 +105,7 @@ class LocationAuthority:
         return LocatedNode(replace(wanted, location=""), self._name, claim, doubt)
 
     def alert_on_difference(self, before: NodeView | None, after: NodeView) -> None:
-        """Tell people, once, that a node claims to stand elsewhere than it does."""
+        """Alert once if a node claims another location than the one in force."""
         claim, place = after.claimed, after.attributes.location
         if self.claims_count or claim is None or claim == place or after.quarantine is not None:
             return

@@ -1,7 +1,7 @@
-"""Whether the name of a place can be meant: places never seen, likely typing errors, wrong tiers.
+"""Checks the name of a location: places never seen, likely typing errors, wrong tiers.
 
-Plenty of outages trace to a label with a typing error: a node that is taken for a rack
-of its own makes copies look further apart than they are.
+Many outages began with a typing error in a label: a node that seems to be a rack of its own makes
+copies look further apart than they are.
 """
 
 import re
@@ -15,7 +15,7 @@ _COUNTS = re.compile(r"\d+|(?<![A-Za-z])[A-Za-z](?![A-Za-z])")
 
 
 def find_new_domain(location: Location, places: Collection[str]) -> Location | None:
-    """The highest domain of a location that is none of the known places (paths of all levels)."""
+    """Find the highest domain of a location that is not among the known places."""
     prefixes = (location.prefix(depth) for depth in range(1, location.depth + 1))
     return next((prefix for prefix in prefixes if str(prefix) not in places), None)
 
@@ -67,7 +67,7 @@ def find_tier_flaw(
 
 
 def _tiers_of(location: Location, places: Collection[str]) -> dict[str, set[int]]:
-    """At which depths, from 0, the names of a location occur among the places."""
+    """Find the depths, from 0, at which the names of a location occur among the places."""
     found: dict[str, set[int]] = {name: set() for name in location.components}
     for place in places:
         depth, name = place.count("/") - 1, place.rpartition("/")[2]
@@ -83,12 +83,12 @@ def _is_misspelling(one: str, other: str) -> bool:
 
 
 def _strip_numbers(name: str) -> str:
-    """The name without what counts things: numbers and single letters."""
+    """Remove numbers and single letters from a name."""
     return _COUNTS.sub("", name)
 
 
 def _is_within_distance(one: str, other: str, most: int) -> bool:
-    """Whether that many insertions, deletions and replacements lead from one to the other."""
+    """Whether `most` insertions, deletions and replacements turn one name into the other."""
     if abs(len(one) - len(other)) > most:
         return False
     before = list(range(len(other) + 1))

@@ -58,31 +58,31 @@ class AdministrativeOrders:
         self.by_target: dict[str, Order] = {}
 
     def resume(self) -> None:
-        """Go on with the orders that a restored state remembers."""
+        """Load the orders that a restored state remembers."""
         for target, body in self._state.memory.of_kind(KIND).items():
             self.by_target[target] = Order(**{**body, "action": Action(body["action"])})
 
     def keep(self, order: Order) -> None:
-        """The order stands, or has come further."""
+        """Store an order or its progress."""
         self.by_target[order.target] = order
         self._state.memory.remember(KIND, order.target, asdict(order))
 
     def end(self, target: str) -> Order:
-        """The order stands no more."""
+        """End the order of a target, and return it."""
         self._state.memory.remember(KIND, target, None)
         return self.by_target.pop(target)
 
     def strongest_order(self, node_id: str, location: Location) -> Order | None:
-        """The strongest order that a node at a location is under."""
+        """Find the strongest order in force for a node at a location."""
         reaching = [each for each in self.by_target.values() if _reaches(each, node_id, location)]
         ranks = list(_STATES)
         return min(reaching, key=lambda each: (ranks.index(each.action), each.target), default=None)
 
     def state_at(self, node_id: str, location: str) -> AdministrativeState:
-        """Say what is ordered for a node that stands at a location from now on.
+        """Return the administrative state of a node once it is at a location.
 
-        A location that it claims and that is pending is not one where it stands. An order that its
-        last location was under is left behind with it; what the node was ordered itself stays.
+        A pending location that the node only claims does not count. An order for the domain that
+        the node leaves ends for it; an order for the node itself stays.
         """
         known = self._state.nodes.get(node_id)
         ordered = known.administrative if known else AdministrativeState.NONE

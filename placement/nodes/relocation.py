@@ -98,7 +98,7 @@ class Relocations:
         return LocationDecision(kept, wanted.location, pending, is_new=True)
 
     def record(self, node_id: str, decision: LocationDecision) -> None:
-        """The node is taken in as it stands: people learn of it, and its impact is due."""
+        """Record a decision on a registered node: publish its alert, and queue its impact."""
         if decision.is_new:
             self._new_pending[node_id] = None
         if decision.alert is not None:
@@ -133,7 +133,7 @@ class Relocations:
         return moved
 
     def pending_in(self, nodes: Iterable[str]) -> list[str]:
-        """Those of the nodes whose new place waits, in natural order."""
+        """List the nodes with a pending location among these, in natural order."""
         waiting = (
             n
             for n in nodes
@@ -179,7 +179,7 @@ class Relocations:
         place: Location,
         flaw: Reason | None,
     ) -> LocationDecision:
-        """A node that holds nothing stands where it says; it may not be trusted there."""
+        """Decide the location of a node without replicas: its own claim, unless in doubt."""
         known = before is not None and before.attributes.location == wanted.location
         if known and before is not None and before.quarantine is None and flaw is None:
             return LocationDecision(wanted)
@@ -198,7 +198,7 @@ class Relocations:
         )
 
     def _apply(self, name: str) -> None:
-        """The new place takes effect; nothing keeps the old one."""
+        """Put the pending location of a node in force."""
         view, pending = self._state.nodes[name], self._pending(name)
         place = parse_location(pending.location)
         assert isinstance(place, Location)
@@ -256,7 +256,7 @@ class Relocations:
         return find_tier_flaw(place, levels, self._state.domain_paths)
 
     def _find_likely_meant(self, place: Location) -> str | None:
-        """The known place that was probably meant."""
+        """Find the known place that a new place is probably a misspelling of."""
         if self._admission.bootstrapping:
             return None
         domain = find_new_domain(place, self._state.domain_paths)
@@ -265,7 +265,7 @@ class Relocations:
     def _new_domain_alert(
         self, node_id: str, place: Location
     ) -> tuple[AlertKind, str, Reason] | None:
-        """The news that a node is the first one in a place."""
+        """Make the alert that a node is the first one in a place, if it is."""
         domain = find_new_domain(place, self._state.domain_paths)
         if domain is None or self._admission.bootstrapping:
             return None
@@ -289,7 +289,7 @@ class Relocations:
 
 
 def _policy_words(policy: Any) -> Iterator[str]:
-    """All names and texts of a policy; of `tag:zone` the key."""
+    """Yield all names and strings in a policy; of `tag:zone` the key."""
     if isinstance(policy, Mapping):
         for name, value in policy.items():
             yield str(name)

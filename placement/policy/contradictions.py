@@ -1,8 +1,12 @@
-"""Policies that contradict themselves: no fleet could ever satisfy both of two things they say.
+"""Finds policies that contradict themselves: no fleet could satisfy both of two things they ask.
 
-What a fleet lacks is not a contradiction; it may come. Only required rules take part, because a
-preferred one gives way. The first pair found is named. Found before placing, so that such a stream
-is refused with a reason its author can act on and never waits for nodes.
+A policy that only lacks nodes does not contradict itself: nodes may join. Only required rules take
+part, because a preferred one gives way. The first pair found is named, before anything is placed,
+so that the stream is refused with a reason its author can act on and never waits for nodes.
+
+The rules are told apart by kind here, unlike elsewhere: a contradiction is a statement about two
+kinds (an `exactly` against an `at_most`), with a sentence of its own. Members of `Rule` for it
+would have to name the other kind all the same, and would spread each pair over two classes.
 """
 
 from collections import Counter
@@ -35,10 +39,10 @@ Pair = tuple[str, str, str]
 
 
 def find_contradiction(policy: Policy, rules: Sequence[Rule], factor: int) -> Reason | None:
-    """The first two things of a policy that exclude each other for shards of `factor` replicas.
+    """Find the first two things of a policy that exclude each other, as a reason.
 
-    `rules` are the user's followed by the strategy's own; a pair of the strategy's own rules is
-    the strategy's affair.
+    `rules` are the user's followed by the strategy's own, for shards of `factor` replicas. Two
+    rules of the strategy's own are not compared.
     """
     required = [rule for rule in rules if rule.strength is Strength.REQUIRED]
     for first, second, why in _pairs(policy, required, factor):
@@ -65,7 +69,7 @@ def _pairs(policy: Policy, required: Sequence[Rule], factor: int) -> Iterator[Pa
 
 
 def _pairs_within_filter(nodes: NodeFilter) -> Iterator[Pair]:
-    """Every place that is asked for is also avoided."""
+    """Yield a pair if every place in `within` is also avoided."""
     hit = [(w, a) for w in nodes.within for a in nodes.avoid if w.is_within(a)]
     if nodes.within and {w for w, _ in hit} == set(nodes.within):
         yield f"within {hit[0][0]}", f"avoid {hit[0][1]}", "no place is left"
@@ -87,7 +91,7 @@ def _pairs_with_factor(rule: Rule, factor: int) -> Iterator[Pair]:
 
 
 def _pairs_with_filter(rule: Rule, nodes: NodeFilter, factor: int) -> Iterator[Pair]:
-    """Rules that ask for places or for more domains than `within` and `avoid` leave."""
+    """Yield rules that want places, domains or tags that the policy's filter excludes."""
     within = ", ".join(map(str, nodes.within))
     for places in _wanted_places(rule):
         named = ", ".join(map(str, places))
@@ -109,7 +113,7 @@ def _pairs_with_filter(rule: Rule, nodes: NodeFilter, factor: int) -> Iterator[P
 
 
 def _pairs_with_domains(rule: Rule, most: int, said: str, factor: int) -> Iterator[Pair]:
-    """Rules that `most` domains can never satisfy."""
+    """Yield the rule if `most` domains can never satisfy it."""
     match rule:
         case AtMost() if (cap := _cap_of(rule, factor)) is not None and most * cap < factor:
             yield str(rule), said, f"{most} domains hold {most * cap} of {factor} replicas"
@@ -136,7 +140,7 @@ def _pairs_of_rules(rule: Rule, other: Rule, factor: int) -> Iterator[Pair]:
 
 
 def _pairs_by_domains(rule: Rule, other: Rule, factor: int) -> Iterator[Pair]:
-    """Rules that count domains against those that fix them."""
+    """Yield rules that count domains and that the other rule's domains exclude."""
     match rule, other:
         case SameDomain(), Exactly() | AtLeastIn() if _lie_apart(rule.per, other.counts):
             yield str(rule), str(other), "its places share none"
@@ -156,7 +160,7 @@ def _pairs_by_domains(rule: Rule, other: Rule, factor: int) -> Iterator[Pair]:
 
 
 def _pairs_by_counts(rule: Rule, other: Exactly) -> Iterator[Pair]:
-    """Rules that name places against one that says where every replica stands."""
+    """Yield rules that name places in which `exactly` leaves no replica."""
     if isinstance(rule, LeaderPreference):
         held = tuple(domain for domain, count in other.counts if count)
         if not _can_share_place(rule.domains, held):
@@ -198,7 +202,7 @@ def _lie_apart(scope: Scope, counts: Sequence[tuple[Location, int]]) -> bool:
 
 
 def _pairs_over_cap(rule: AtMost, other: Exactly | AtLeastIn, factor: int) -> Iterator[Pair]:
-    """Numbers for places that lie within one domain of the capped level."""
+    """Yield places within one domain that together want more replicas than its cap."""
     cap = _cap_of(rule, factor)
     if cap is None:
         return
@@ -213,7 +217,7 @@ def _can_share_place(some: Sequence[Location], others: Sequence[Location]) -> bo
 
 
 def _count_per_domain(scope: Scope, counts: Sequence[tuple[Location, int]]) -> Counter[Location]:
-    """Numbers by the domain of the level that surely holds them."""
+    """Sum the numbers of places by the domain of the level that surely contains them."""
     held: Counter[Location] = Counter()
     for domain, count in counts:
         if scope.depth is not None and domain.depth >= scope.depth:
@@ -222,7 +226,7 @@ def _count_per_domain(scope: Scope, counts: Sequence[tuple[Location, int]]) -> C
 
 
 def _cap_of(rule: AtMost, factor: int) -> int | None:
-    """The limit in replicas, where it does not depend on the fleet."""
+    """Return the limit in replicas; None if it depends on the fleet."""
     return None if rule.limit is Share.SHARE else rule.cap(factor, 1)
 
 
@@ -234,7 +238,7 @@ def _count_most_domains(scope: Scope, places: Sequence[Location]) -> int | None:
 
 
 def _wanted_places(rule: Rule) -> list[tuple[Location, ...]]:
-    """Sets of places of which the rule needs one each."""
+    """List the sets of places; the rule wants a replica in one of each set."""
     match rule:
         case Exactly() | AtLeastIn():
             return [(domain,) for domain, count in rule.counts if count]

@@ -85,7 +85,7 @@ class PlacementPolicies:
     settings: tuple[tuple[str, str], ...] = ()
 
     def compact(self) -> str:
-        """The equivalent string in which every key appears once, at its last position."""
+        """Format the equivalent string with each key once, at its last position."""
         return ";".join(f"{key}={value}" for key, value in self.settings)
 
 
@@ -119,13 +119,13 @@ class Policy:
         return int(self.parameters.get("extra_copies", 0))
 
     def copies(self, replication_factor: int) -> int:
-        """Slots of a shard."""
+        """Return the number of slots of a shard, extra copies included."""
         return replication_factor + self.extra_copies
 
     def rule_context(
         self, spec: StreamSpec, topology: Topology, load: NDArray[np.int64] | None = None
     ) -> RuleContext:
-        """The context of rules asked about a stream, without its replicas.
+        """Make the context of rules for a stream, without its replicas.
 
         `load`: replicas by node.
         """
@@ -275,7 +275,7 @@ def _node_filter(policy: Mapping[str, Any]) -> NodeFilter | Reason:
 
 
 def parse_affinity(where: str, key: str, value: Any) -> Affinity | Reason:
-    """The affinity called `value`."""
+    """Parse the name of an affinity; a reason names the known ones."""
     if value not in list(Affinity):
         return unknown_value(where, key, value, Affinity)
     return Affinity(value)

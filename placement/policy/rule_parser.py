@@ -38,7 +38,7 @@ _NAME_TYPES = (str, int, float)
 
 
 def name_list(key: str, value: Any) -> tuple[str, ...] | Reason:
-    """A list of names, or names separated by commas; repeated ones count once."""
+    """Parse a list of names, or names separated by commas; repeated ones count once."""
     listed = value.split(",") if isinstance(value, str) else value
     if not isinstance(listed, Sequence):
         message = f"policy: '{key}' must be a list of names, it is '{value}'"
@@ -50,7 +50,7 @@ def name_list(key: str, value: Any) -> tuple[str, ...] | Reason:
 
 
 def location_list(key: str, value: Any) -> tuple[Location, ...] | Reason:
-    """A list of paths, or paths separated by commas."""
+    """Parse a list of paths, or paths separated by commas."""
     names = name_list(key, value)
     if isinstance(names, Reason):
         return names
@@ -66,7 +66,7 @@ def location_list(key: str, value: Any) -> tuple[Location, ...] | Reason:
 def location_counts(
     where: str, key: str, value: Mapping[Any, Any], least: int
 ) -> tuple[tuple[Location, int], ...] | Reason:
-    """A number of replicas, `least` or more, for each path."""
+    """Parse a mapping from paths to numbers of replicas, each `least` or more."""
     found: dict[Location, int] = {}
     for path, count in value.items():
         location = parse_location(str(path))
@@ -84,14 +84,14 @@ def location_counts(
 
 
 def tag_pairs(where: str, value: Any) -> tuple[tuple[str, str], ...] | Reason:
-    """Tags as sorted pairs of texts."""
+    """Convert a mapping of tags to sorted pairs of strings."""
     if not isinstance(value, Mapping):
         return Reason(Code.POLICY_MALFORMED, f"{where}: 'with_tags' must be a mapping")
     return tuple(sorted((str(key), str(each)) for key, each in value.items()))
 
 
 def unknown_value(where: str, key: str, value: Any, known: Any) -> Reason:
-    """The refusal of a value, with those that are known: an iterable of them, or a sentence."""
+    """Make the reason for an unknown value; `known`: the known ones, or a sentence."""
     expected = known if isinstance(known, str) else ", ".join(map(str, known))
     message = f"{where}: unknown value '{value}' for '{key}'; known are {expected or COUNT}"
     return Reason(Code.POLICY_UNKNOWN_VALUE, message)
@@ -117,7 +117,7 @@ _ROLE_MAX = 63
 
 
 def compile_rules(rules: Any, topology: Topology) -> tuple[Rule, ...] | Reason:
-    """The list `rules` of a policy, or the first thing in it that is not understood."""
+    """Compile the list `rules` of a policy; a reason names the first part not understood."""
     if not isinstance(rules, Sequence) or isinstance(rules, str):
         return Reason(Code.POLICY_MALFORMED, "policy: 'rules' must be a list")
     compiled: list[Rule] = []

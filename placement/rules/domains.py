@@ -62,7 +62,7 @@ class AtMost(DomainCountRule):
         return f"at_most {self.limit} per {self.per}"
 
     def cap(self, replication_factor: int, live: int) -> int:
-        """The limit in replicas for a shard of this size over `live` domains."""
+        """Compute the limit in replicas for a shard of this size over `live` domains."""
         match self.limit:
             case Share.SHARE:
                 return ceil(replication_factor / max(live, 1))
@@ -74,13 +74,13 @@ class AtMost(DomainCountRule):
                 return int(number)
 
     def penalty(self, context: RuleContext) -> Penalties:
-        """Replicas above the limit after adding one on each node; never where it has no domain."""
+        """Count the replicas above the limit with one more on each node; NEVER without a domain."""
         domains, counts, live = _count_domains(self, context)
         over = counts[domains] + 1 - self.cap(context.replication_factor, len(live))
         return np.where(domains == NO_DOMAIN, NEVER, np.maximum(over, 0))
 
     def violations(self, context: RuleContext) -> list[RuleFinding]:
-        """Domains that hold more replicas than the limit."""
+        """Report the domains with more replicas than the limit."""
         _, counts, live = _count_domains(self, context)
         cap = self.cap(context.replication_factor, len(live))
         over = np.flatnonzero(counts > cap)
@@ -92,7 +92,7 @@ class AtMost(DomainCountRule):
         return max_per_domain(context.topology.domain_of(self.per)[shards]) > cap
 
     def domain_cap(self, context: RuleContext) -> int:
-        """The limit, in replicas."""
+        """Return the limit in replicas."""
         return self.cap(context.replication_factor, len(live_domains(self, context)))
 
     @property
@@ -103,8 +103,11 @@ class AtMost(DomainCountRule):
 
 @dataclass(frozen=True, slots=True)
 class Even(DomainCountRule):
-    """Counts per live domain of `per` differ by at most one. With `located`, nodes without a
-    location are neither a domain nor judged while one with a location is live."""
+    """Counts per live domain of `per` differ by at most one.
+
+    With `located`, nodes without a location are no domain while a node with one is live, and
+    replicas on them are not compared.
+    """
 
     domains_interchangeable: ClassVar[bool] = True
     per: Scope
@@ -121,7 +124,7 @@ class Even(DomainCountRule):
         return np.where(domains == NO_DOMAIN, NEVER, np.maximum(counts[domains] - least, 0))
 
     def violations(self, context: RuleContext) -> list[RuleFinding]:
-        """Domains two or more replicas ahead of the emptiest live one."""
+        """Report the domains two or more replicas ahead of the emptiest live one."""
         _, counts, live = _count_domains(self, context)
         if not len(live):
             return []
@@ -160,7 +163,7 @@ class AtLeastDomains(DomainCountRule):
         return f"at_least {self.count} domains of {self.per}"
 
     def penalty(self, context: RuleContext) -> Penalties:
-        """Domains that would still be missing once the rest is placed freshly."""
+        """Count the domains still missing once the rest is placed into new ones."""
         domains = context.topology.domain_of(self.per)
         counts = domain_counts(domains, context.replicas)
         fresh = (counts[domains] == 0) & (domains != NO_DOMAIN)
@@ -169,7 +172,7 @@ class AtLeastDomains(DomainCountRule):
         return np.maximum(short, 0)  # type: ignore[no-any-return]
 
     def violations(self, context: RuleContext) -> list[RuleFinding]:
-        """One finding without a domain when too few domains are used."""
+        """Report one finding without a domain if too few domains are used."""
         counts = domain_counts(context.topology.domain_of(self.per), context.replicas)
         have = int((counts > 0).sum())
         return [RuleFinding(None, have, self.count)] if have < self.count else []
@@ -182,7 +185,7 @@ class AtLeastDomains(DomainCountRule):
 
 
 def live_domains(rule: AtMost | Even, context: RuleContext) -> NDArray[np.int32]:
-    """The domains that the rule counts by, in the arrangement that it is asked about."""
+    """Return the live domains that the rule counts by."""
     live = context.live_domains(rule.per)
     located = live[live != context.topology.unlocated] if rule.located else live
     return located if len(located) else live
@@ -216,7 +219,7 @@ class SpanDomains(DomainCountRule):
         return f"span {'all' if self.count is None else self.count} domains of {self.per}"
 
     def penalty(self, context: RuleContext) -> Penalties:
-        """Domains that would still be missing once the rest is placed freshly."""
+        """Count the domains still missing once the rest is placed into new ones."""
         domains, used = self._used_domains(context)
         fresh = ~np.isin(domains, list(used)) & (domains != NO_DOMAIN)
         left = max(context.replication_factor - len(context.replicas) - 1, 0)
@@ -225,7 +228,7 @@ class SpanDomains(DomainCountRule):
         return penalties
 
     def violations(self, context: RuleContext) -> list[RuleFinding]:
-        """One finding without a domain when the replicas there are could span more."""
+        """Report one finding without a domain if the replicas could span more domains."""
         _, used = self._used_domains(context)
         need = self._required_count(context, used, len(context.replicas))
         return [RuleFinding(None, len(used), need)] if len(used) < need else []
@@ -288,7 +291,7 @@ class EvenWithinCapacity(ScopedRule):
         return ahead
 
     def violations(self, context: RuleContext) -> list[RuleFinding]:
-        """Domains two or more replicas ahead of such a one."""
+        """Report the domains two or more replicas ahead of one with a free node."""
         counts, domains, least, parents = self._count_levels(context)
         ahead = [n for n in context.replicas if counts[domains[n]] > least[parents[n]] + 1]
         topology, found = context.topology, {int(domains[n]): int(parents[n]) for n in ahead}
@@ -310,14 +313,14 @@ class EvenWithinCapacity(ScopedRule):
         return may_be_uneven_inside(domains[shards], parents[shards], live, children)
 
     def _domains(self, context: RuleContext) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Each node's domain, and the one of `inside` that it stands in."""
+        """Return each node's domain, and its domain of `inside`."""
         topology = context.topology
         nowhere = np.zeros(topology.size, np.int32)
         parents = nowhere if self.inside is None else topology.domain_of(self.inside)
         return topology.domain_of(self.per), parents
 
     def _free_nodes(self, context: RuleContext) -> Mask:
-        """Nodes that may take a replica of a shard that has none."""
+        """Mask the nodes that may take a replica of a shard that has none."""
         topology = context.topology
         free = topology.eligible | topology.fenced if self.fenced else topology.eligible.copy()
         return free if context.nodes.everything else free & context.nodes.mask(topology)

@@ -27,9 +27,12 @@ def broken_rows(
     shards: NDArray[np.int64],
     everywhere: RuleContext,
 ) -> dict[int, list[RuleFinding]]:
-    """The rows that break the rule, with what is found in each. `nodes` and `slots` have a row for
-    each shard, `shards` says how many its stream has; `everywhere` is the rest of what the rule is
-    asked about."""
+    """Find the rows that break the rule, with their findings.
+
+    - `nodes`, `slots`: a row for each shard.
+    - `shards`: by row, the number of shards of its stream.
+    - `everywhere`: the rest of the rule's context.
+    """
     doubted = rule.may_violate(nodes, everywhere)
     doubted = doubted | exceeds_factor(slots, everywhere.replication_factor)
     suspects = np.flatnonzero(doubted)
@@ -66,11 +69,11 @@ def find_breaches(
     shards: Sequence[Sequence[int]],
     everywhere: RuleContext,
 ) -> Iterator[tuple[Rule, list[int], RuleFinding]]:
-    """Each rule of this strength that some shard breaks, with those shards and the first finding.
+    """Yield each rule of this strength that some shard breaks.
 
-    `everywhere` is the rest of what the rules are asked about. A rule of the stream is judged
-    against the stream's other replicas; a rule of a shard once for every distinct list of nodes,
-    because the shards of a colocated stream share one.
+    With the numbers of those shards and the first finding. `everywhere` is the rest of the rules'
+    context. A rule of the stream is evaluated with the stream's other replicas; a rule of a shard
+    once for every distinct list of nodes, because the shards of a colocated stream share one.
     """
     asked = [rule for rule in rules if rule.strength is strength]
     rows = _stack_complete(shards) if asked else None
@@ -86,7 +89,7 @@ def _find_broken(
     rows: NDArray[np.int64] | None,
     everywhere: RuleContext,
 ) -> dict[int, RuleFinding]:
-    """The shards that break one rule, with the first finding of each."""
+    """Find the shards that break one rule, with the first finding of each."""
     wide = rule.spans_stream
     everything = [node for nodes in shards for node in nodes if node != EMPTY] if wide else []
     if wide and rule.is_kept_throughout(replace(everywhere, replicas=everything)):
@@ -117,7 +120,7 @@ def _find_broken(
 
 
 def _stack_complete(shards: Sequence[Sequence[int]]) -> NDArray[np.int64] | None:
-    """Many shards that lack nothing as rows; None where they are few or of unequal lengths."""
+    """Stack many complete shards as rows; None if they are few or of unequal lengths."""
     if len(shards) < _SIFTED_FROM or not shards[0]:
         return None
     size = len(shards[0])

@@ -1,9 +1,8 @@
-"""Whether a violation can be mended: is there an arrangement that obeys the rule and every
-required one?
+"""Decides whether an arrangement exists that keeps a rule and every required one.
 
 A rule counts replicas by domain, so that nodes in the same domains are interchangeable: the search
-runs over classes of nodes, not over nodes, and passes over states that differ only in the names of
-domains. It is exact up to a bound on the states looked at.
+runs over classes of nodes, not over nodes, and skips states that differ only in the names of
+domains. It is exact up to a bound on the number of states.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,10 +29,12 @@ _ORDERS_MAX = 24
 
 @dataclass(frozen=True, slots=True)
 class FeasibilityQuery:
-    """Can `rule` and all of `required` hold for one shard of `factor` replicas on `allowed` nodes?
+    """The question whether a rule and all of `required` can hold for one shard.
 
-    `nodes` are those that the policy admits; `topology` is the judging one, so that the answer is
-    the one diagnosis would find.
+    - `topology`: as diagnosis sees it, so that the answer agrees with diagnosis.
+    - `factor`: the number of replicas.
+    - `nodes`: the filter of the policy.
+    - `allowed`: mask of the nodes that may hold a replica.
     """
 
     topology: Topology
@@ -43,7 +44,7 @@ class FeasibilityQuery:
     allowed: Mask
 
     def rule_context(self, replicas: Sequence[int]) -> RuleContext:
-        """An arrangement to be judged."""
+        """Make the context of rules for an arrangement."""
         return RuleContext(self.topology, self.factor, replicas, (), self.nodes)
 
 
@@ -101,7 +102,7 @@ def _admits(question: FeasibilityQuery, rules: Sequence[Rule]) -> bool:
 
 
 def _classes(question: FeasibilityQuery, rules: Sequence[Rule]) -> list[list[int]]:
-    """Allowed nodes that the rules cannot tell apart, in the natural order of their ids."""
+    """Group the allowed nodes that the rules cannot distinguish, by the natural order of ids."""
     topology = question.topology
     scopes = _scopes(rules)
     columns = [topology.domain_of(scope) for scope in scopes]
@@ -146,7 +147,7 @@ def _obeys(question: FeasibilityQuery, rules: Sequence[Rule], replicas: Sequence
 
 
 def _may_grow(question: FeasibilityQuery, rules: Sequence[Rule], replicas: list[int]) -> bool:
-    """False once a limit is passed that more replicas cannot undo."""
+    """Whether no limit is exceeded yet, which more replicas could not undo."""
     context = question.rule_context(replicas)
     return not any(
         rule.domain_cap(context) is not None and rule.violations(context) for rule in rules
@@ -159,7 +160,7 @@ def _search_rank(
     classes: Sequence[Sequence[int]],
     state: Sequence[int],
 ) -> tuple[int, ...]:
-    """The fewer replicas share a domain, the sooner a state is looked at."""
+    """Rank a state for the search: the fewer replicas share a domain, the sooner."""
     replicas = np.asarray(_replicas(state, classes), np.int64)
     shared = []
     for scope in _scopes(rules):
@@ -174,11 +175,11 @@ def _colours(
     classes: Sequence[Sequence[int]],
     used: Sequence[int],
 ) -> list[int]:
-    """Classes of one colour are alike: as large, as much used, in domains made up alike.
+    """Colour classes alike that are interchangeable: equal in size, use, and kind of domains.
 
-    Colour refinement over classes and their domains; on nested domains it tells apart exactly what
-    is different. Rules that see more than domains, or that ask which ones they are, have every
-    class in a colour of its own.
+    Colour refinement over classes and their domains; on nested domains it distinguishes exactly
+    what is different. If rules see more than domains, or which domain it is, every class has its
+    own colour.
     """
     if not RuleSet(rules).domains_interchangeable:
         return [hash((position, count)) for position, count in enumerate(used)]
@@ -252,9 +253,10 @@ def _explain_rule(question: FeasibilityQuery, rule: Rule) -> Reason:
 
 
 def _cap(rule: Rule, question: FeasibilityQuery, scope: Scope) -> int:
-    """Most replicas that the rule lets one domain hold: found by asking it about the fullest.
+    """Find the most replicas that the rule lets one domain hold, by trying the fullest domain.
 
-    Of domains as full the first by name: numbers of domains and nodes depend on their history.
+    Of equally full domains the first by name: the numbers of domains and nodes depend on their
+    history.
     """
     if isinstance(rule, Even):
         live = live_domains(rule, question.rule_context(()))

@@ -98,7 +98,7 @@ class LoadBalance(ScopedRule):
         return np.where(domains == NO_DOMAIN, NEVER, over[domains])
 
     def violations(self, context: RuleContext) -> list[RuleFinding]:
-        """Overfull domains in which the stream stands, and empty ones that it passes over."""
+        """Report overfull domains in which the stream stands, and empty ones it leaves out."""
         own, load, weights = self._counts(context)
         most, least = bounds(weights, int(load.sum()), self.fraction)
         _, due = bounds(weights, int(own.sum()), self.fraction)
@@ -116,7 +116,7 @@ class LoadBalance(ScopedRule):
         return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
 
     def _counts(self, context: RuleContext) -> tuple[Counts, Counts, Counts]:
-        """By domain: replicas of the stream, of the cluster, and weight."""
+        """Sum by domain the stream's replicas, the cluster's, and the weights."""
         topology = context.topology
         usable = topology.eligible
         if not context.nodes.everything:
@@ -148,7 +148,7 @@ class VotersSpan(ScopedRule):
         return f"voters in at_least {self.count} domains of {self.per}"
 
     def penalty(self, context: RuleContext) -> Penalties:
-        """Domains that would still be missing once the other voters are placed freshly."""
+        """Count the domains still missing once the other voters are placed into new ones."""
         domains, voters = context.topology.domain_of(self.per), self._voters(context)
         if context.next_slot >= context.replication_factor - self.extra_copies:
             return np.zeros(context.topology.size, np.int64)
@@ -160,7 +160,7 @@ class VotersSpan(ScopedRule):
         return penalties
 
     def violations(self, context: RuleContext) -> list[RuleFinding]:
-        """One finding without a domain when too few domains are used."""
+        """Report one finding without a domain if too few domains are used."""
         domains = context.topology.domain_of(self.per)
         have = len({int(domains[node]) for node in self._voters(context)})
         need = self._required_count(context)

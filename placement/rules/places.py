@@ -44,14 +44,14 @@ class Exactly(Rule):
         return tuple(domain for domain, count in self.counts if count)
 
     def penalty(self, context: RuleContext) -> Penalties:
-        """Replicas above the domain's number after adding one; never outside all of them."""
+        """Count the replicas above the domain's number with one more; NEVER outside all domains."""
         result = np.full(context.topology.size, NEVER, np.int64)
         for inside, have, want in _count_replicas(self.counts, context):
             result[inside] = max(have + 1 - want, 0)
         return result
 
     def violations(self, context: RuleContext) -> list[RuleFinding]:
-        """Domains that hold more or fewer."""
+        """Report the listed domains with more or fewer replicas than their number."""
         found = zip(self.counts, _count_replicas(self.counts, context), strict=True)
         return [
             RuleFinding(str(d), have, want) for (d, want), (_, have, _) in found if have != want
@@ -79,7 +79,7 @@ class AtLeastIn(Rule):
         return tuple(domain for domain, count in self.counts if count)
 
     def penalty(self, context: RuleContext) -> Penalties:
-        """Replicas that would still be owed to the listed domains beyond those left to place."""
+        """Count the replicas that the listed domains still lack beyond those left to place."""
         have = {
             d: n
             for (d, _), (_, n, _) in zip(
@@ -96,7 +96,7 @@ class AtLeastIn(Rule):
         return result
 
     def violations(self, context: RuleContext) -> list[RuleFinding]:
-        """Domains that hold fewer."""
+        """Report the listed domains with fewer replicas than their number."""
         found = zip(self.counts, _count_replicas(self.counts, context), strict=True)
         return [RuleFinding(str(d), have, want) for (d, want), (_, have, _) in found if have < want]
 
@@ -132,11 +132,11 @@ class WithTags(Rule):
         return f"with_tags {', '.join(f'{key}={value}' for key, value in self.tags)}"
 
     def penalty(self, context: RuleContext) -> Penalties:
-        """One for every node that lacks a tag."""
+        """Return one for every node that lacks a tag."""
         return np.where(self._nodes_with_tags(context.topology), 0, 1)
 
     def violations(self, context: RuleContext) -> list[RuleFinding]:
-        """Nodes that lack a tag."""
+        """Report the nodes that lack a tag."""
         carried, ids = self._nodes_with_tags(context.topology), context.topology.ids
         names = sorted((ids[n] for n in context.replicas if not carried[n]), key=natural_key)
         return [RuleFinding(name, 1, 0) for name in names]
@@ -177,7 +177,7 @@ class PreferNodes(Rule):
         return f"prefer nodes {','.join(self.nodes)}"
 
     def penalty(self, context: RuleContext) -> Penalties:
-        """Position in the list; the rest comes after the last."""
+        """Return the node's position in the list; the rest comes after the last."""
         rank = np.full(context.topology.size, len(self.nodes), np.int64)
         for position, node_id in reversed(list(enumerate(self.nodes))):
             node = context.topology.index.get(node_id)
@@ -186,7 +186,7 @@ class PreferNodes(Rule):
         return rank
 
     def violations(self, _context: RuleContext) -> list[RuleFinding]:
-        """None: standing elsewhere is what the list allows when it does not suffice."""
+        """Report nothing: a replica may stand elsewhere if the listed nodes do not suffice."""
         return []
 
     def allows_move(
@@ -214,18 +214,18 @@ class LocatedFirst(DomainCountRule):
         return self.name
 
     def penalty(self, context: RuleContext) -> Penalties:
-        """One for every node without a location, beside live ones that have one."""
+        """Return one for every node without a location, while one with a location is live."""
         topology = context.topology
         unlocated = topology.domain_of(self.per) == topology.unlocated
         located = context.live_domains(self.per) != topology.unlocated
         return (unlocated & located.any()).astype(np.int64)  # type: ignore[no-any-return]
 
     def violations(self, _context: RuleContext) -> list[RuleFinding]:
-        """None: a replica that stands on a node without a location stays there."""
+        """Report nothing: a replica on a node without a location stays there."""
         return []
 
     def may_violate(self, shards: NDArray[np.int64], _context: RuleContext) -> Mask:
-        """None of many shards breaks it."""
+        """Mask no shard: none breaks the rule."""
         return np.zeros(len(shards), bool)
 
     def allows_move(
@@ -241,7 +241,7 @@ def _format_counts(counts: Counts) -> str:
 
 
 def _count_replicas(counts: Counts, context: RuleContext) -> list[tuple[Mask, int, int]]:
-    """For each listed domain its nodes, how many replicas it holds, and how many are wanted."""
+    """Return for each listed domain its nodes, the replicas it holds, and those it wants."""
     replicas = np.asarray(context.replicas, np.int64)
     masks = [(context.topology.inside(domain), want) for domain, want in counts]
     return [(inside, int(inside[replicas].sum()), want) for inside, want in masks]
@@ -250,7 +250,7 @@ def _count_replicas(counts: Counts, context: RuleContext) -> list[tuple[Mask, in
 def _find_wrong_rows(
     counts: Counts, shards: NDArray[np.int64], context: RuleContext, wrong: np.ufunc
 ) -> Mask:
-    """Rows in which a listed domain holds a number of replicas that is wrong."""
+    """Mask the rows in which a listed domain holds a wrong number of replicas."""
     found = np.zeros(len(shards), bool)
     for domain, want in counts:
         found |= wrong(context.topology.inside(domain)[shards].sum(axis=1), want)

@@ -64,7 +64,7 @@ class LeaderPreference(Rule):
         return wish
 
     def penalty(self, context: RuleContext) -> Penalties:
-        """One where the last replica to place would leave the shard without a possible leader."""
+        """Return one where the last replica to place would leave no possible leader."""
         rank, none = self.leader_rank(context.topology), len(self.domains)
         left = context.replication_factor - len(context.replicas) - 1
         if left > 0 or (rank[np.asarray(context.replicas, np.int64)] < none).any():
@@ -133,7 +133,7 @@ class RoleApart(ScopedRule):
         return np.where(domains == NO_DOMAIN, NEVER, result)
 
     def violations(self, context: RuleContext) -> list[RuleFinding]:
-        """Domains that hold replicas of both kinds."""
+        """Report the domains that hold replicas of both kinds."""
         plain, kept = self._domains(context)
         both = plain.keys() & kept.keys()
         names = (context.topology.domain_name(self.per, domain) for domain in both)
@@ -150,7 +150,7 @@ class RoleApart(ScopedRule):
         return slot >= context.replication_factor - self.count
 
     def _domains(self, context: RuleContext) -> tuple[Counter[int], Counter[int]]:
-        """Replicas by domain, without and with the role."""
+        """Count the replicas by domain, without and with the role."""
         domains = context.topology.domain_of(self.per)
         plain: Counter[int] = Counter()
         kept: Counter[int] = Counter()

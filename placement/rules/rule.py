@@ -80,7 +80,10 @@ class RuleContext:
         return len(self.replicas) if self.slot is None else self.slot
 
     def live_domains(self, scope: Scope) -> NDArray[np.int32]:
-        """Domains with an eligible node that the policy admits: the denominator of rules."""
+        """Find the domains with an eligible node that the policy admits.
+
+        Rules divide by their number.
+        """
         if self.nodes.everything:
             return self.topology.live_domains(scope)
         domains = self.topology.domain_of(scope)
@@ -88,7 +91,7 @@ class RuleContext:
         return found[found != NO_DOMAIN]  # type: ignore[no-any-return]
 
     def level_and_domains(self, rule: "Rule") -> tuple[str | None, tuple[str, ...]]:
-        """Describe the level that the rule counts by: its name, and its live domains."""
+        """Return the name of the level that the rule counts by, and its live domains."""
         scope = rule.scope
         if scope is None:
             return None, ()
@@ -137,7 +140,7 @@ class Rule(ABC):
 
     @abstractmethod
     def penalty(self, context: RuleContext, /) -> Penalties:
-        """For each node, how far the shard would break the rule with one more replica on it."""
+        """Measure for each node how far the shard would break the rule with a replica there."""
 
     @abstractmethod
     def violations(self, context: RuleContext, /) -> list[RuleFinding]:
@@ -181,11 +184,17 @@ class Rule(ABC):
         return self
 
     def rule_while_incomplete(self) -> "Rule":
-        """The rule to ask while the shard lacks replicas: its penalty never falls again."""
+        """Return the rule that applies while the shard lacks replicas.
+
+        Its penalty never falls again as replicas are added.
+        """
         return self
 
     def domain_cap(self, _context: RuleContext, /) -> int | None:
-        """Most replicas of a shard in a domain of `scope`, where that is all that the rule says."""
+        """Return the most replicas of a shard in a domain of `scope`, if the rule says no more.
+
+        None if it says more than that.
+        """
         return None
 
     def node_fault(self, _topology: Topology, _node: int, /) -> str:
@@ -263,7 +272,7 @@ def findings_by_domain(
     domains: NDArray[np.int64],
     limit: int,
 ) -> list[RuleFinding]:
-    """One finding per domain, in the order of their names."""
+    """Make one finding per domain, in the order of their names."""
     name = topology.domain_name
     found = [RuleFinding(name(scope, d), int(counts[d]), limit) for d in domains.tolist()]
     return sorted(found, key=lambda finding: natural_key(finding.domain or ""))

@@ -41,7 +41,7 @@ class SameDomain(ScopedRule):
         return f"one domain of {self.per}"
 
     def penalty(self, context: RuleContext) -> Penalties:
-        """One for every node outside the domain in use, or outside those with most replicas."""
+        """Return one for every node outside the domain with most of the stream's replicas."""
         domains = context.topology.domain_of(self.per)
         counts = domain_counts(domains, [*context.stream_nodes, *context.replicas])
         if not counts.any():
@@ -49,13 +49,13 @@ class SameDomain(ScopedRule):
         return np.where(domains == NO_DOMAIN, NEVER, counts[domains] < counts.max())
 
     def stream_excess(self, context: RuleContext) -> int:
-        """Replicas of the stream outside the domain that holds most."""
+        """Count the stream's replicas outside the domain that holds most."""
         held = [*context.stream_nodes, *context.replicas]
         counts = domain_counts(context.topology.domain_of(self.per), held)
         return len(held) - int(counts.max())
 
     def violations(self, context: RuleContext) -> list[RuleFinding]:
-        """Every domain in use, when there are several."""
+        """Report every domain in use, if there are several."""
         topology = context.topology
         domains = topology.domain_of(self.per)
         everywhere = domain_counts(domains, [*context.stream_nodes, *context.replicas])
@@ -65,7 +65,7 @@ class SameDomain(ScopedRule):
         return findings_by_domain(topology, self.per, counts, np.flatnonzero(counts), 1)
 
     def stream_violations(self, context: RuleContext) -> list[RuleFinding]:
-        """One finding without a domain, with the number of domains in use."""
+        """Report one finding without a domain: the number of domains in use."""
         held = np.asarray([*context.replicas, *context.stream_nodes], np.int64)
         used = len(np.unique(context.topology.domain_of(self.per)[held]))
         return [RuleFinding(None, used, 1)] if used > 1 else []
@@ -93,19 +93,19 @@ class ExclusiveNodes(Rule):
         return "exclusive nodes"
 
     def penalty(self, context: RuleContext) -> Penalties:
-        """One for every node that holds a replica of another shard of the stream."""
+        """Return one for every node that holds a replica of another shard of the stream."""
         taken = np.zeros(context.topology.size, np.int64)
         taken[np.asarray(context.stream_nodes, np.int64)] = 1
         return taken
 
     def violations(self, context: RuleContext) -> list[RuleFinding]:
-        """Nodes shared with another shard of the stream."""
+        """Report the nodes shared with another shard of the stream."""
         shared = set(context.replicas) & set(context.stream_nodes)
         names = sorted((context.topology.ids[node] for node in shared), key=natural_key)
         return [RuleFinding(name, 2, 1) for name in names]
 
     def stream_violations(self, context: RuleContext) -> list[RuleFinding]:
-        """Nodes that hold several replicas of the stream."""
+        """Report the nodes that hold several replicas of the stream."""
         topology = context.topology
         held = np.asarray([*context.replicas, *context.stream_nodes], np.int64)
         times = np.bincount(held, minlength=topology.size)
@@ -137,22 +137,22 @@ class BalanceNodes(Rule):
         return "balance nodes"
 
     def penalty(self, context: RuleContext) -> Penalties:
-        """Replicas of the stream that the node holds already."""
+        """Count the stream's replicas on each node."""
         held = np.asarray(context.stream_nodes, np.int64)
         return np.bincount(held, minlength=context.topology.size)
 
     def violations(self, _context: RuleContext) -> list[RuleFinding]:
-        """None: how even it can be is up to the other rules."""
+        """Report nothing: how even it can be is up to the other rules."""
         return []
 
     def is_kept_throughout(self, _stream: RuleContext) -> bool:
-        """Always: it is never broken."""
+        """Return True: the rule is never broken."""
         return True
 
     def allows_move(
         self, _context: RuleContext, _source: int, _target: int, _taken: Callable[[], bool]
     ) -> bool:
-        """Always: rebalancing evens out streams by itself."""
+        """Return True: rebalancing evens out streams by itself."""
         return True
 
 
@@ -171,17 +171,17 @@ class ColocateSlots(Rule):
         return "colocate slots"
 
     def penalty(self, context: RuleContext) -> Penalties:
-        """Nothing: the slot's node is chosen once for all shards."""
+        """Return zero: the slot's node is chosen once for all shards."""
         return np.zeros(context.topology.size, np.int64)
 
     def violations(self, _context: RuleContext) -> list[RuleFinding]:
-        """None per shard."""
+        """Report nothing per shard."""
         return []
 
     def allows_move(
         self, _context: RuleContext, _source: int, _target: int, _taken: Callable[[], bool]
     ) -> bool:
-        """Always: a slot moves as a unit."""
+        """Return True: a slot moves as a unit."""
         return True
 
 
@@ -221,7 +221,7 @@ class Balance(ScopedRule):
         return result
 
     def violations(self, context: RuleContext) -> list[RuleFinding]:
-        """Live domains above or below their share of what the stream holds."""
+        """Report live domains above or below their share of the stream's replicas."""
         live = context.live_domains(self.per)
         counts, share = self._counts(context, live)
         most, least = self._bounds(share * counts.sum())
@@ -242,7 +242,7 @@ class Balance(ScopedRule):
     def _counts(
         self, context: RuleContext, live: NDArray[np.int32]
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Replicas of the stream in each live domain, and the domain's part of the weight."""
+        """Count the stream's replicas in each live domain, with its part of the weight."""
         topology, domains = context.topology, context.topology.domain_of(self.per)
         held = domains[np.asarray([*context.stream_nodes, *context.replicas], np.int64)]
         size = int(domains.max(initial=0)) + 1
@@ -254,7 +254,7 @@ class Balance(ScopedRule):
         return counts, weights / max(weights.sum(), np.finfo(float).tiny)
 
     def _bounds(self, share: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Most and fewest replicas for each share; rounded so that the share itself is allowed."""
+        """Compute most and fewest replicas for each share; the share itself is always allowed."""
         slack = np.maximum(self.fraction * share, 1)
         most = np.floor(share + slack + 1e-9).astype(np.int64)
         return most, np.maximum(np.ceil(share - slack - 1e-9), 0).astype(np.int64)

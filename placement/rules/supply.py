@@ -1,9 +1,10 @@
-"""The funnel: of all nodes how many may take one more replica, and what took the others away.
+"""Counts, filter by filter, how many nodes may take one more replica: the supply of nodes.
 
-Reasons of decisions and violations, `explain` and diagnosis count with the same masks and tell it
-in the same words: how many nodes are known, up, admitted by each filter of the policy, have room,
-do not hold the shard yet, keep each required rule. A part that takes nothing away is left out, and
-the first that leaves none is the last, so that a sentence stays short whatever the fleet is.
+Reasons of decisions and violations, `explain` and diagnosis count with the same masks and describe
+the supply in the same words: how many nodes are known, up, admitted by each filter of the policy,
+have room, do not hold the shard yet, keep each required rule. A step that excludes no node is left
+out, and the first step that leaves no node is the last, so that a sentence stays short for any
+fleet.
 """
 
 from collections import Counter
@@ -24,9 +25,10 @@ _CLAUSE_MAX = 2_000
 
 @dataclass(frozen=True, slots=True)
 class SupplyStep:
-    """One step of the funnel: the number of nodes it left, and the words for it.
+    """One filter of the supply: the number of nodes that pass it, and the words for it.
 
-    If it left none, the words say what is so of none of them, or of `each`.
+    `some` follows the number of nodes that pass; `none` follows "none of which", or with `each`
+    "each of which", if no node passes.
     """
 
     left: int
@@ -39,8 +41,10 @@ class SupplyStep:
 class Supply:
     """The nodes that a policy admits, before anything is placed.
 
-    How many are known, what took others away, and those that are left; `deserted` if no node stands
-    in a domain of `within`.
+    - `known`: the number of registered nodes.
+    - `parts`: the steps that exclude nodes.
+    - `mask`: the nodes that are left.
+    - `deserted`: whether no node stands in a domain of `within`.
     """
 
     known: int
@@ -50,11 +54,11 @@ class Supply:
 
     @property
     def code(self) -> Code:
-        """The code of a shortage."""
+        """The reason code of a shortage."""
         return Code.DOMAIN_UNKNOWN if self.deserted else Code.NODES_TOO_FEW
 
     def describe(self, *more: SupplyStep) -> str:
-        """All of it in one clause, with what `more` leaves over: "of 6 nodes, 4 up ..."."""
+        """Describe all steps and `more` ones in a clause: "of 6 nodes, 4 up ..."."""
         clause = self._describe_all(*more)
         return clause if len(clause) <= _CLAUSE_MAX else f"{clause[:_CLAUSE_MAX]}…"
 
@@ -79,12 +83,15 @@ class Supply:
         return f"there are {before}" if before > 1 else "there is one"
 
     def excludes_nodes(self, *more: SupplyStep) -> bool:
-        """Whether anything has taken nodes away."""
+        """Whether any step excludes a node."""
         return any(part.left < self.known for part in (*self.parts, *more))
 
 
 def supply(topology: Topology, nodes: NodeFilter, fenced: bool = False) -> Supply:
-    """The nodes that are up and that a filter admits; with `fenced` suspect ones are up."""
+    """Return the supply of a policy's filter; cached until a node's condition changes.
+
+    With `fenced`, suspect nodes count as up.
+    """
 
     def make() -> Supply:
         up = topology.eligible | topology.fenced if fenced else topology.eligible
@@ -94,10 +101,10 @@ def supply(topology: Topology, nodes: NodeFilter, fenced: bool = False) -> Suppl
 
 
 def supply_of(topology: Topology, nodes: NodeFilter, usable: Mask) -> Supply:
-    """Count the supply with nodes `usable` besides those that are up.
+    """Compute the supply with the nodes `usable` besides those that are up.
 
-    For instance suspect nodes that keep their replicas. It does not matter which nodes the topology
-    calls eligible.
+    For instance suspect nodes that keep their replicas; whether the topology has them eligible does
+    not matter.
     """
     up = [topology.status(node) == Liveness.UP for node in range(topology.size)]
     return _supply(topology, nodes, usable | np.array(up, bool))
@@ -119,7 +126,7 @@ def _supply(topology: Topology, nodes: NodeFilter, up: Mask) -> Supply:
 
 
 def _up_step(left: int, away: Counter[str]) -> SupplyStep:
-    """The nodes that may receive replicas; the others by their condition, most first."""
+    """Make the step of nodes that may receive replicas, with the condition of the others."""
     told = ", ".join(f"{count} {word}" for word, count in sorted(away.items(), key=_most_first))
     why = f" ({told})" if told else ""
     words = "up and open to new replicas"
@@ -133,7 +140,7 @@ def _most_first(item: tuple[str, int]) -> tuple[int, str]:
 def _filters(
     nodes: NodeFilter, topology: Topology, everyone: Mask
 ) -> list[tuple[NodeFilter, str, str]]:
-    """Each filter that a policy has by itself, with its words for what it leaves, and for none."""
+    """List each filter of the policy by itself, with its words for nodes that pass and for none."""
     found = []
     if nodes.within:
         each = NodeFilter(within=nodes.within)
@@ -166,44 +173,44 @@ def _values(key: str, topology: Topology, everyone: Mask) -> str:
 
 
 def format_names(values: Sequence[object]) -> str:
-    """A list in brackets, cut to the first few."""
+    """Format a list in brackets, cut to the first few."""
     shown = ", ".join(map(str, values[:_NAMED_MAX]))
     left = len(values) - _NAMED_MAX
     return f"[{shown}, and {left} more]" if left > 0 else f"[{shown}]"
 
 
 def room_step(left: int) -> SupplyStep:
-    """The nodes whose capacity lets them take one more."""
+    """Make the step of nodes with capacity for one more replica."""
     return SupplyStep(left, f"{left} with room left", "has room left")
 
 
 def allowed_step(left: int) -> SupplyStep:
-    """Mask the nodes that nothing else keeps from this replica.
+    """Make the step of nodes that nothing else keeps from this replica.
 
-    Limits, a failure a moment ago, what the strategy asks of a node.
+    Limits, a failed move a moment ago, or conditions of the strategy.
     """
     return SupplyStep(left, f"{left} that may take this replica", "may take this replica")
 
 
 def distinct_node_step(left: int) -> SupplyStep:
-    """The nodes that hold nothing of the shard."""
+    """Make the step of nodes that hold no replica of the shard."""
     held = "another replica of the shard"
     return SupplyStep(left, f"{left} without {held}", f"holds {held}", each=True)
 
 
 def rule_step(rule: Rule, left: int) -> SupplyStep:
-    """The nodes on which a replica keeps a required rule."""
+    """Make the step of nodes on which a replica keeps a required rule."""
     keep = "keeps" if left == 1 else "keep"
     return SupplyStep(left, f"{left} that {keep} '{rule}'", f"keeps the required rule '{rule}'")
 
 
 def location_step(left: int) -> SupplyStep:
-    """The nodes that have a location, where these come first."""
+    """Make the step of nodes with a location, where these come first."""
     return SupplyStep(left, f"{left} with a location", "has a location")
 
 
 def why_not_admitted(nodes: NodeFilter, topology: Topology, node: int) -> str | None:
-    """The filter that does not admit a node, with its values and the node's; None if all do."""
+    """Explain which filter does not admit a node; None if all do."""
     name, here = topology.ids[node], topology.locations[node]
     place = f"it is at {here}" if here.depth else "it has no location"
     if nodes.within and not any(here.is_within(domain) for domain in nodes.within):

@@ -243,8 +243,7 @@ class Topology:
         return tuple(sorted((self.domain_name(scope, d) for d in domains), key=natural_key))
 
     def names_for_reason(self, scope: Scope, domains: Iterable[int]) -> tuple[str, ...]:
-        """Name domains as a reason has seen them, in natural order: paths, or for a tag its
-        values."""
+        """Name domains for a reason's `seen`, in natural order: paths, or a tag's values."""
         names = self.domain_names(scope, domains)
         if scope.tag is None:
             return names
@@ -382,7 +381,7 @@ class Topology:
         return made
 
     def sample(self, nodes: NDArray[np.int64]) -> "Topology":
-        """Copy some of the nodes, numbered anew, to be asked about domains and not changed."""
+        """Copy some of the nodes, numbered anew, as a read-only topology of their domains."""
         sampled: Topology = self.with_eligible(self._eligible[nodes])
         sampled.ids = [self.ids[node] for node in nodes]
         sampled.locations = [self.locations[node] for node in nodes]
