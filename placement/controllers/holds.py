@@ -98,7 +98,7 @@ class HoldController:
         held = self._held[name]
         self._keep(name, replace(held, overridden=True))
         nodes = format_count(held.away, "node")
-        message = f"the hold of {name} is overridden: what stood on {nodes} is replaced"
+        message = f"the hold of {name} is overridden: the replicas of {nodes} are replaced"
         detail = {"state": "overridden", "domain": held.domain, "nodes": held.away}
         self._state.publisher.alert(AlertKind.HOLD, name, Reason(Code.HOLD_ENDED, message), detail)
 
@@ -166,7 +166,8 @@ class HoldController:
             return
         self._keep(held.name, held)
         detail = {"state": "begun", "domain": hold.domain, "nodes": hold.nodes}
-        message = f"{hold.reason}: their replicas are not replaced until they return"
+        until = "they return or the hold is overridden"
+        message = f"{hold.reason}: their replicas are not replaced until {until}"
         self._state.publisher.alert(
             AlertKind.HOLD, held.name, Reason(Code.REPAIR_HELD, message), detail
         )
@@ -185,8 +186,8 @@ class HoldController:
         over = not away or (2 * away < after.most and now - returned >= window)
         self._keep(held.name, None if over else after)
         if over:
-            rest = "; what stood on the others is replaced" if away else ""
-            message = f"{after.most - away} of {after.most} nodes are no longer away{rest}"
+            rest = "; the replicas of the others are replaced" if away else ""
+            message = f"{after.most - away} of {after.most} nodes are no longer {_WORD}{rest}"
             detail = {"state": "ended", "domain": held.domain, "nodes": away}
             self._state.publisher.alert(
                 AlertKind.HOLD, held.name, Reason(Code.HOLD_ENDED, message), detail

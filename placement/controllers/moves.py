@@ -51,8 +51,8 @@ class MoveController:
             state.publisher.count("late_ack")
             return None
         if (event.stream, event.shard) != (move.stream, move.shard):
-            said = f"{event.kind} of '{move.move_id}' for {event.stream}/{event.shard}"
-            message = f"{said}: the move is of {move.stream}/{move.shard}"
+            said = f"{event.kind} of move '{move.move_id}' names {event.stream}/{event.shard}"
+            message = f"{said}, but the move is of {move.stream}/{move.shard}"
             return Reason(Code.MOVE_UNKNOWN, message)
         shard = state.streams[move.stream].shards[move.shard]
         opened = state.ledger.by_shard[shard]
@@ -101,14 +101,16 @@ class MoveController:
 
     def _no_such_move(self, event: MoveAcked) -> Reason:
         seconds = self._state.configuration.retention_ms // 1000
-        said = f"{event.kind} of '{event.move_id}' for {event.stream}/{event.shard}"
-        never = f"no move of this id was issued, or it ended more than {seconds} s ago"
+        said = f"{event.kind} of move '{event.move_id}' of {event.stream}/{event.shard}"
+        never = f"no move with this id was issued, or it ended more than {seconds} s ago"
         return Reason(Code.MOVE_UNKNOWN, f"{said}: {never}")
 
     def expire(self) -> None:
         """End the moves whose deadline has passed, and forget failures of long ago."""
         for opened in self._state.ledger.expired_moves(self._state.now):
-            late = Reason(Code.DEADLINE_PASSED, f"no completion by {opened.move.deadline}")
+            seconds = (opened.move.deadline - opened.move.issued_at) // 1000
+            message = f"the executor did not complete the move within {seconds} s"
+            late = Reason(Code.DEADLINE_PASSED, message)
             self.end(opened, MoveState.EXPIRED, late)
         # Whoever has not failed for as long as the longest pause begins anew.
         before = self._state.now - self._state.configuration.backoff_max_ms
@@ -135,7 +137,7 @@ class MoveController:
         for opened in state.ledger.moves_of_node(node):
             self._repair.enqueue([opened.shard])
             if opened.added == node and not state.topology.eligible[node]:
-                lost = Reason(Code.TARGET_LOST, f"{name} is {state.topology.status(node)}")
+                lost = Reason(Code.TARGET_LOST, f"node {name} is {state.topology.status(node)}")
                 self.end(opened, MoveState.CANCELLED, lost)
             elif (
                 opened.removed == node
@@ -143,7 +145,7 @@ class MoveController:
                 and not self._still_leaves(node, opened.move.reason.code)
             ):
                 kept = why_kept([node], state.topology)
-                here = f"{name} is {state.topology.liveness[node]}"
+                here = f"node {name} is {state.topology.liveness[node]}"
                 back = kept or Reason(Code.SOURCE_RETURNED, here)
                 self.end(opened, MoveState.CANCELLED, back)
 
@@ -183,7 +185,7 @@ class MoveController:
         if end is MoveState.COMPLETED:
             return
         first = f"{opened.move.stream}/{opened.move.shard}"
-        message = f"{first}, which moves together with this shard, does not: {reason.message}"
+        message = f"the move of {first}, with which this one belongs, has ended: {reason.message}"
         together = Reason(reason.code, message)
         for each in self._moves_along_with(opened):
             self._end_one(each, MoveState.CANCELLED, together, replaced)

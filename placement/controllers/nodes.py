@@ -71,7 +71,7 @@ class NodeController:
         before = state.nodes.get(event.node_id)
         if before is None and event.attributes is None:
             if event.location is not None:
-                message = f"{event.node_id}: it has not registered since it was forgotten"
+                message = f"node {event.node_id} has not registered since it was forgotten"
                 return Reason(Code.NODE_UNKNOWN, message)
             state.publisher.count("unknown_node")
             return None
@@ -179,7 +179,8 @@ class NodeController:
         assert hold is not None
         seconds = (hold.until - hold.since) // 1000
         turns = len(flaps.transitions)
-        message = f"{node_id} came and went {turns} times, it receives nothing for {seconds} s"
+        turned = f"node {node_id} went down or came back {turns} times"
+        message = f"{turned}: it receives no new replicas for {seconds} s"
         detail = {"since": hold.since, "until": hold.until}
         self._state.publisher.alert(
             AlertKind.HELD_DOWN, node_id, Reason(Code.NODE_FLAPPING, message), detail

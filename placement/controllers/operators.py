@@ -31,8 +31,8 @@ from placement.state import ClusterState
 PROGRESS_MS = 5_000
 # Actions that are done at once and have no impact to report.
 _DONE = {
-    Action.FORGET: "{} is forgotten",
-    Action.RELEASE: "the hold-down of {} is ended",
+    Action.FORGET: "node {} is forgotten",
+    Action.RELEASE: "the hold-down of node {} has ended",
 }
 # Of a long list the first are named.
 _NAMED_MAX = 10
@@ -162,7 +162,8 @@ class OperatorController:
     def _call_off(self, node: int) -> None:
         for opened in self._state.ledger.moves_of_node(node):
             if opened.removed == node and opened.move.reason.code is Code.NODE_DRAINING:
-                why = Reason(Code.REQUEST_CANCELLED, "the drain was ended")
+                message = f"the drain of node {opened.move.remove} was ended"
+                why = Reason(Code.REQUEST_CANCELLED, message)
                 self._moves.end(opened, MoveState.CANCELLED, why)
 
     def expire(self) -> bool:
@@ -173,7 +174,9 @@ class OperatorController:
         ]
         for order in sorted(expired, key=lambda each: each.target):
             self._end_order(order.target)
-            reason = Reason(Code.REQUEST_ENDED, f"{order.action} of {order.target} is over")
+            reason = Reason(
+                Code.REQUEST_ENDED, f"the time of {order.action} of {order.target} is over"
+            )
             self._answer(order, AnswerOutcome.ENDED, reason)
         return bool(expired)
 
@@ -192,7 +195,7 @@ class OperatorController:
                 continue
             self._orders.keep(after)
             if done and not order.done:
-                reason = Reason(Code.REQUEST_DONE, f"nothing is left on {order.target}")
+                reason = Reason(Code.REQUEST_DONE, f"no replica is left on {order.target}")
                 self._answer(order, AnswerOutcome.DONE, reason)
 
     def _count_left(self, order: Order) -> tuple[int, int]:

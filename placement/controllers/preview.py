@@ -25,7 +25,7 @@ from placement.model import (
     RepairMode,
     StreamSpec,
 )
-from placement.nodes import AdministrativeOrders, Relocations
+from placement.nodes import AdministrativeOrders, Relocations, why_nothing_pending
 from placement.planning import ShardState, Touched, compute_impact
 from placement.state import ClusterState
 from placement.wording import format_count
@@ -87,10 +87,13 @@ class Preview:
         if self.refusal is not None:
             return self.refusal
         if expected is None and self.destructive:
-            message = f"its impact ({self}) has to be seen first: ask again with its hash"
+            how = "look at it with a dry run, and repeat the request with its hash"
+            message = f"the impact ({self}) has not been seen: {how}"
             return Reason(Code.IMPACT_UNSEEN, message)
         if expected is not None and expected != self.hash:
-            message = f"its impact is not what was seen; now it is {self}, hash {self.hash}"
+            message = (
+                f"the impact has changed since it was seen: it is now {self}, hash {self.hash}"
+            )
             return Reason(Code.IMPACT_CHANGED, message)
         return None
 
@@ -122,7 +125,7 @@ def preview(
         nodes = holds.nodes(asked.target)
         if nodes is None:
             known = ", ".join(holds.active_names()) or "none"
-            message = f"nothing is held under '{asked.target}'; held are: {known}"
+            message = f"there is no repair hold '{asked.target}'; holds in force: {known}"
             return Preview(refusal=Reason(Code.NOTHING_TO_DO, message))
     else:
         nodes = orders.nodes(asked.target)
@@ -177,7 +180,7 @@ def _preview_rebalance(
 ) -> Preview:
     """Plan the rebalance as it would be made now; its hash is that of its moves."""
     if asked.target != FLEET:
-        message = f"loads are evened out in the whole fleet: the target is '{FLEET}'"
+        message = f"a rebalance is of the whole fleet: the target must be '{FLEET}'"
         return Preview(refusal=Reason(Code.REQUEST_MALFORMED, message))
     proposal, ids = rebalancing.plan(), state.topology.ids
     moves = proposal.plan.moves
@@ -211,8 +214,7 @@ def _preview_relocation(
     topology = state.topology
     names = relocations.pending_in(topology.ids[node] for node in nodes)
     if not names:
-        message = f"no new place of {asked.target} waits for approval"
-        return Preview(refusal=Reason(Code.NOTHING_PENDING, message))
+        return Preview(refusal=why_nothing_pending(asked.target))
     places = Counter[tuple[str, str, str | None]]()
     for name in names:
         pending = state.nodes[name].pending
@@ -242,16 +244,18 @@ def _why_contradicted(orders: AdministrativeOrders, asked: OperatorAsked) -> Rea
     standing = orders.by_target.get(asked.target)
     if asked.action in _STANDS:
         if asked.action is Action.MAINTENANCE and not asked.ttl_ms:
-            return Reason(Code.REQUEST_MALFORMED, "a maintenance needs ttl_seconds: when it ends")
+            return Reason(
+                Code.REQUEST_MALFORMED, "maintenance needs ttl_seconds, after which it ends"
+            )
         if standing is not None and standing.action is not asked.action:
-            message = f"{asked.target} is under '{standing.action}' already: end that first"
+            message = f"{asked.target} is already under '{standing.action}': end that first"
             return Reason(Code.REQUEST_CONTRADICTED, message)
     ends = _ENDS.get(asked.action)
     if ends is not None and (standing is None or standing.action not in ends):
         around = orders.by_target.values()
         over = [each for each in around if asked.target.startswith(f"{each.target}/")]
-        what = f"; there is '{over[0].action}' of {over[0].target}" if over else ""
-        message = f"no {' or '.join(ends)} of {asked.target} stands{what}"
+        what = f"; '{over[0].action}' is in force for {over[0].target}" if over else ""
+        message = f"no {' or '.join(ends)} is in force for {asked.target}{what}"
         return Reason(Code.NOTHING_TO_DO, message)
     return None
 
@@ -313,8 +317,10 @@ def _why_not_held_down(state: ClusterState, name: str) -> Reason | None:
         return None
     doubt = ""
     if view.quarantine is not None:
-        doubt = f"; it is quarantined ({view.quarantine.message}): correct or approve its place"
-    return Reason(Code.NOTHING_TO_DO, f"{name} is not held down{doubt}")
+        doubt = (
+            f"; it is quarantined ({view.quarantine.message}): correct its location or approve it"
+        )
+    return Reason(Code.NOTHING_TO_DO, f"node {name} is not held down{doubt}")
 
 
 def _why_still_needed(state: ClusterState, name: str) -> Reason | None:
@@ -327,20 +333,21 @@ def _why_still_needed(state: ClusterState, name: str) -> Reason | None:
     replicas = int(state.table.load(topology.size)[node])
     if replicas:
         message = (
-            f"{name} still holds {format_count(replicas, 'replica')}: drain it, or wait for repair"
+            f"node {name} still holds {format_count(replicas, 'replica')}: drain it, or wait for repair"
         )
         return Reason(Code.REQUEST_CONTRADICTED, message)
     moves = len(state.ledger.moves_of_node(node))
     if moves:
         message = (
-            f"{name} takes part in {format_count(moves, 'open move')}: wait until none is open"
+            f"node {name} takes part in {format_count(moves, 'open move')}: wait until none is open"
         )
         return Reason(Code.REQUEST_CONTRADICTED, message)
     dead = topology.liveness[node] is Liveness.DEAD
     if dead or topology.administrative[node] is AdministrativeState.DRAINING:
         return None
-    message = f"{name} is {topology.status(node)}: drain it first, or stop it and wait until it is"
-    return Reason(Code.REQUEST_CONTRADICTED, f"{message} dead")
+    how = "drain it first, or stop it and wait until it is dead"
+    message = f"node {name} is {topology.status(node)}: {how}"
+    return Reason(Code.REQUEST_CONTRADICTED, message)
 
 
 def _why_not_cancellable(state: ClusterState, move_id: str) -> Reason | None:
@@ -350,11 +357,12 @@ def _why_not_cancellable(state: ClusterState, move_id: str) -> Reason | None:
     """
     move = state.ledger.known.get(move_id)
     if move is None or not move.state.is_open:
-        message = f"no move '{move_id}' is open" + (f": it is {move.state}" if move else "")
+        message = f"no move '{move_id}' is open" + (f": its state is {move.state}" if move else "")
         return Reason(Code.NOTHING_TO_DO, message)
     node = None if move.remove is None else state.topology.index[move.remove]
     if node is not None and state.topology.liveness[node] != "up":
-        message = f"the replica would stay on {move.remove}, which is {state.topology.status(node)}"
+        status = state.topology.status(node)
+        message = f"the replica would stay on node {move.remove}, which is {status}"
         return Reason(Code.REQUEST_CONTRADICTED, message)
     return None
 

@@ -58,10 +58,10 @@ class Proposal:
         found = []
         if self.too_large:
             streams = ", ".join(self.too_large)
-            found.append(f"moves of {streams} go together and are more than the limits allow")
+            found.append(f"the moves of {streams} have to go together, and limits allow fewer")
         if self.dwells:
-            found.append("replicas stay that were moved a short while ago")
-        return "; ".join(found) or "nothing makes the loads more even"
+            found.append("replicas that were moved for balance within the dwell time stay")
+        return "; ".join(found) or "no move would make the loads more even"
 
 
 class RebalanceController:

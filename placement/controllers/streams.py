@@ -77,7 +77,8 @@ class StreamController:
         if known is not None and event.sequence <= known.decision.sequence:
             sequence = known.decision.sequence
             if event.sequence == sequence and event.body_hash != known.decision.body_hash:
-                message = f"{event.stream}: sequence {sequence} was used with another body"
+                used = f"sequence {sequence} was already used with another body"
+                message = f"stream '{event.stream}': {used}"
                 return Reason(Code.SEQUENCE_CONFLICT, message)
             self._state.publisher.count(
                 "stale_stream" if event.sequence < sequence else "repeated_stream"
@@ -86,8 +87,9 @@ class StreamController:
         if isinstance(event, StreamCreated):
             return self._create(event, known)
         if known is None or known.decision.outcome is Outcome.DROPPED:
-            what = "no stream has this name" if known is None else "it was dropped"
-            return Reason(Code.STREAM_UNKNOWN, f"{event.stream}: {what}")
+            gone = f"stream '{event.stream}' was dropped"
+            message = gone if known else f"there is no stream '{event.stream}'"
+            return Reason(Code.STREAM_UNKNOWN, message)
         if isinstance(event, StreamDropped):
             self._drop(event, known)
         elif isinstance(event, StreamAltered):
@@ -98,7 +100,7 @@ class StreamController:
         """Create a stream, or return why it cannot be."""
         gone = (Outcome.REJECTED, Outcome.DROPPED)
         if known is not None and known.decision.outcome not in gone:
-            message = f"{event.stream} exists and is {known.decision.outcome}"
+            message = f"stream '{event.stream}' already exists and is {known.decision.outcome}"
             return Reason(Code.STREAM_EXISTS, message)
         self.retry_waiting()
         self._decide(event, known)
@@ -237,14 +239,15 @@ class StreamController:
             return unknown
         stream, node = state.streams[event.stream], state.topology.index.get(event.node_id)
         if node is None:
-            what = f"loss of {event.stream}/{event.shard} on '{event.node_id}'"
-            return Reason(Code.NODE_UNKNOWN, f"{what}: there is no node of this id")
+            what = f"loss of the replica of {event.stream}/{event.shard}"
+            return Reason(Code.NODE_UNKNOWN, f"{what}: there is no node '{event.node_id}'")
         if event.shard >= len(stream.shards):
             state.publisher.count("unknown_replica")
             return None
         shard = stream.shards[event.shard]
         why = event.reason or "the executor gave no reason"
-        lost = Reason(Code.REPLICA_LOST, f"{event.stream}/{event.shard} on {event.node_id}: {why}")
+        replica = f"the replica of {event.stream}/{event.shard} on node {event.node_id}"
+        lost = Reason(Code.REPLICA_LOST, f"{replica} is lost: {why}")
         opened = state.ledger.by_shard.get(shard)
         if opened is not None and opened.added == node:
             self._moves.end(opened, MoveState.FAILED, lost)

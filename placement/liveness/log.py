@@ -212,9 +212,9 @@ _REPORT_WORDS = {ReportedStatus.UP: "report up", ReportedStatus.DOWN: "report do
 _REFUSAL_REASONS = {
     Code.INCARNATION_CONFLICT: "a later incarnation has taken over",
     Code.INCARNATION_UNKNOWN: "this incarnation has not registered",
-    Code.SEQUENCE_CONFLICT: "its sequence was used before, with another body",
+    Code.SEQUENCE_CONFLICT: "its sequence was already used with another body",
     Code.NODE_NOT_EXTERNAL: "the node is not registered with liveness 'external'",
-    Code.QUOTA_EXCEEDED: "the node is new and there is no room for it",
+    Code.QUOTA_EXCEEDED: "the node is new, and no further node is admitted",
     Code.NODE_UNKNOWN: "no node of this id has registered",
 }
 
@@ -261,7 +261,7 @@ def refusal(statement: Statement, holder: str, code: Code) -> Verdict:
 def conflict_reason(node_id: str, holder: str, other: str) -> Reason:
     """Make the reason for two lives of a node that both go on speaking: its id is used twice."""
     message = (
-        f"{node_id}: two processes use this id: incarnation {holder} holds it, incarnation {other} "
-        "goes on sending and is refused; stop one of them or give it an id of its own"
+        f"two processes use the node id {node_id}: incarnation {holder} holds it, incarnation "
+        f"{other} goes on sending and is refused; stop one of them or give it an id of its own"
     )
     return Reason(Code.INCARNATION_CONFLICT, message)

@@ -101,7 +101,7 @@ class Statements:
         last, word = states.reports[node]
         if statement.sequence <= last:
             if statement.sequence == last and report.status != word:
-                return [refusal(statement, f"the last one said {word}", Code.SEQUENCE_CONFLICT)]
+                return [refusal(statement, f"the last report said {word}", Code.SEQUENCE_CONFLICT)]
             states.ignore("older_sequence")
             return []
         states.reports[node] = (statement.sequence, report.status)
@@ -122,7 +122,7 @@ class Statements:
         """
         if node is not None:
             return self._states.holder(node)
-        return f"at most {NODES_MAX} may be there" if code is Code.QUOTA_EXCEEDED else ""
+        return f"the limit is {NODES_MAX} nodes" if code is Code.QUOTA_EXCEEDED else ""
 
     def _accept_other_life(
         self, node: int, statement: Statement, at: Mark, verdicts: list[Verdict]

@@ -64,8 +64,8 @@ def parse_location(text: str) -> Location | Reason:
         )
     for component in components:
         if not _COMPONENT.fullmatch(component):
-            what = f"'{component}'" if component else "an empty component"
-            return _malformed_reason(text, f"{what} is not of [A-Za-z0-9_.-]")
+            what = f"'{component}' has characters outside [A-Za-z0-9_.-]"
+            return _malformed_reason(text, what if component else "it has an empty component")
         if component in (".", ".."):
             return _malformed_reason(text, f"'{component}' is not a name")
     return Location(components)

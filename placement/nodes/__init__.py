@@ -8,7 +8,7 @@ from placement.nodes.hold import HoldTrigger, find_hold, lost_domains, lost_shar
 from placement.nodes.links import Links
 from placement.nodes.location_authority import KIND, LocationAuthority
 from placement.nodes.orders import AdministrativeOrders, Order
-from placement.nodes.relocation import LocationDecision, Relocations
+from placement.nodes.relocation import LocationDecision, Relocations, why_nothing_pending
 
 __all__ = [
     "KIND",
@@ -23,4 +23,5 @@ __all__ = [
     "find_hold",
     "lost_domains",
     "lost_share",
+    "why_nothing_pending",
 ]

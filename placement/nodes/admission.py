@@ -59,14 +59,16 @@ class Admission:
         state, quotas = self._state, self._state.configuration.quotas
         if not self.bootstrapping and self._count_new_nodes() >= quotas.new_nodes_per_minute:
             most = quotas.new_nodes_per_minute
-            return _quota_reason(f"{most} nodes have come within this minute", most)
+            return _quota_reason(f"{most} nodes have registered within this minute", most)
         if pending is not None and pending >= quotas.pending:
-            return _quota_reason(f"the places of {pending} nodes are in doubt", quotas.pending)
+            return _quota_reason(
+                f"the locations of {pending} nodes are in doubt or not approved", quotas.pending
+            )
         if (
             len(state.domain_paths) >= quotas.places
             and find_new_domain(location, state.domain_paths) is not None
         ):
-            return _quota_reason(f"{len(state.domain_paths)} places are known", quotas.places)
+            return _quota_reason(f"{len(state.domain_paths)} domains are known", quotas.places)
         if len(state.nodes) >= quotas.nodes and not self._make_room():
             return _quota_reason(f"{len(state.nodes)} nodes are registered", quotas.nodes)
         return None
@@ -110,4 +112,6 @@ class Admission:
 
 
 def _quota_reason(what: str, most: int) -> Reason:
-    return Reason(Code.QUOTA_EXCEEDED, f"no further node is taken in: {what}", most, most)
+    return Reason(
+        Code.QUOTA_EXCEEDED, f"no further node is admitted: {what}, the limit is {most}", most, most
+    )

@@ -65,7 +65,7 @@ def lost_share(there: NDArray[np.bool_], gone: NDArray[np.bool_], word: str) -> 
     most = max(HOLD_NODES, HOLD_SHARE * total)
     if lost <= most:
         return None
-    return HoldTrigger(None, f"{lost} of {total} nodes are {word}, more than {most:g}", lost)
+    return HoldTrigger(None, f"{lost} of {total} nodes are {word}, the limit is {most:g}", lost)
 
 
 def _find_lost_domains(

@@ -83,7 +83,11 @@ class Links:
 
     def _alert(self, link: Link, rtt_ms: float | None, limit: float) -> None:
         shards = sorted(shards_crossing(self._state, link))
-        how = "does not answer" if rtt_ms is None else f"takes {rtt_ms:g} ms, more than {limit:g}"
+        how = (
+            "does not answer"
+            if rtt_ms is None
+            else f"takes {rtt_ms:g} ms, the limit is {limit:g} ms"
+        )
         need = format_count(len(shards), "shard needs", "shards need")
         message = f"the link {link} {how}: {need} it for a quorum"
         detail = {

@@ -99,7 +99,8 @@ class LocationAuthority:
             return LocatedNode(kept, self._name, claim)
         answer = None if known is None else known.body["reason"]
         message = (
-            f"{event.node_id} has no location by {self._name}: {answer or 'nothing known yet'}"
+            f"{self._name} has no location for node {event.node_id}: "
+            f"{answer or 'it has not answered yet'}"
         )
         doubt = Reason(Code.LOCATION_UNRESOLVED, message)
         return LocatedNode(replace(wanted, location=""), self._name, claim, doubt)
@@ -111,7 +112,7 @@ class LocationAuthority:
             return
         if before is not None and (before.claimed, before.attributes.location) == (claim, place):
             return
-        message = f"{after.node_id} claims {claim}, by {self._name} it stands in {place}"
+        message = f"node {after.node_id} claims location {claim}, {self._name} says {place}"
         self._state.publisher.alert(
             AlertKind.CLAIM_DIFFERS,
             after.node_id,

@@ -160,13 +160,14 @@ class Relocations:
         if view is None:
             return Reason(Code.NODE_UNKNOWN, f"node {node_id} is not known")
         if view.pending is None:
-            return Reason(Code.NOTHING_PENDING, f"no new place of {node_id} waits for approval")
+            return why_nothing_pending(node_id)
         found = self._forecaster.impact_of([node_id])
         current = found.impact.hash
         if current != view.pending.impact_hash:
             self._publish(node_id, found)
         if current != impact_hash:
-            message = f"the impact of relocating {node_id} is {current}, not {impact_hash}"
+            changed = f"the impact of relocating node {node_id} has changed since it was seen"
+            message = f"{changed}: its hash is now {current}, not {impact_hash}"
             return Reason(Code.IMPACT_CHANGED, message)
         self._apply(node_id)
         return None
@@ -230,10 +231,10 @@ class Relocations:
             )
             return
         old = view.attributes
-        what = f"{pending.location or '(none)'} instead of {old.location or '(none)'}"
-        what = "other tags" if pending.location == old.location else what
+        what = f"from {old.location or '(none)'} to {pending.location or '(none)'}"
+        what = "to other tags" if pending.location == old.location else what
         message = (
-            f"{name}: {what} waits for approval: it would take "
+            f"the change of node {name} {what} waits for approval: it would cause "
             f"{format_count(found.moves, 'move')}, "
             f"make {format_count(len(found.violations_made), 'violation')} "
             f"and heal {len(found.violations_healed)}"
@@ -269,7 +270,7 @@ class Relocations:
         domain = find_new_domain(place, self._state.domain_paths)
         if domain is None or self._admission.bootstrapping:
             return None
-        reason = Reason(Code.DOMAIN_NEW, f"{node_id} is the first node in {domain}")
+        reason = Reason(Code.DOMAIN_NEW, f"node {node_id} is the first node in {domain}")
         return AlertKind.NEW_DOMAIN, str(domain), reason
 
     def _policy_tags_changed(
@@ -286,6 +287,11 @@ class Relocations:
         state = self._state
         node = state.topology.index[name]
         return bool(state.table.load(node + 1)[node]) or bool(state.ledger.moves_of_node(node))
+
+
+def why_nothing_pending(target: str) -> Reason:
+    """Return the refusal of an approval for which no relocation waits."""
+    return Reason(Code.NOTHING_PENDING, f"no relocation of {target} waits for approval")
 
 
 def _policy_words(policy: Any) -> Iterator[str]:
@@ -306,5 +312,5 @@ def _refused_alert(node_id: str, flaw: Reason) -> tuple[AlertKind, str, Reason]:
 
 
 def _typo_reason(node_id: str, place: Location, meant: str) -> Reason:
-    message = f"{node_id} claims {place}, where no node is; {meant} is spelt nearly so"
+    message = f"node {node_id} claims {place}, where no other node is; was {meant} meant?"
     return Reason(Code.TYPO_SUSPECTED, message, seen=(meant,))

@@ -168,7 +168,7 @@ class StreamCatalog(Mapping[str, Stream]):
         have = stream.spec.shards
         if number < have:
             return None
-        message = f"{name}/{number}: '{name}' has {have} shard{'' if have == 1 else 's'}, from 0 on"
+        message = f"there is no shard {name}/{number}: the last one is {name}/{have - 1}"
         return Reason(Code.SHARD_UNKNOWN, message, have, number)
 
     # Policies and their rules

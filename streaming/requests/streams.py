@@ -135,8 +135,8 @@ class StreamRequests:
         decision = self.find(name)
         if decision is not None and decision.outcome is not Outcome.REJECTED:
             raise StreamThere(
-                f"{Code.STREAM_EXISTS}: {name} exists and is {decision.outcome}; change it with: "
-                f"placer stream alter {name}"
+                f"{Code.STREAM_EXISTS}: stream '{name}' already exists and is {decision.outcome}; "
+                f"change it with: placer stream alter {name}"
             )
         return self._validate_message(StreamCreated, name, fields)
 

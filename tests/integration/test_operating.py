@@ -237,7 +237,7 @@ def test_nodes_are_released_unregistered_and_forgotten(system: System) -> None:
         detect(system, "flapper", ("down", "up")[number % 2], number + 2)
     outputs.wait(lambda: status("flapper") == "held_down", "it is held down")
     released = placer(system, "node", "release", "flapper")
-    assert (released.exit_code, "is ended" in released.output) == (0, True), released.output
+    assert (released.exit_code, "has ended" in released.output) == (0, True), released.output
     outputs.wait(lambda: status("flapper") == "up", "its hold-down is ended")
     refused(system, "NOTHING_TO_DO", "node", "release", "flapper")
     refused(system, "REQUEST_CONTRADICTED", "node", "forget", "flapper")

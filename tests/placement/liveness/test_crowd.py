@@ -26,7 +26,7 @@ def test_nodes_above_the_quota_are_refused_and_the_others_go_on() -> None:
     assert {v.refused.code for v in verdicts[3:] if v.refused} == {"QUOTA_EXCEEDED"}
     assert len(verdicts) == 62
     assert verdicts[3].refused is not None
-    assert verdicts[3].refused.message.endswith("at most 3 may be there")
+    assert verdicts[3].refused.message.endswith("the limit is 3 nodes")
 
 
 def test_who_left_or_died_first_makes_room() -> None:

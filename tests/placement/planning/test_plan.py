@@ -245,7 +245,7 @@ def test_one_shard_that_nobody_can_help_blocks_no_other():
         (
             ("/r1 " + " ".join(f"a{i}!" for i in range(11)), "/r2 b1"),
             None,
-            "11 of 12 nodes are dead, more than 10",
+            "11 of 12 nodes are dead, the limit is 10",
         ),
     ],
 )

@@ -136,7 +136,7 @@ class TestStream:
                 "LEVEL_UNKNOWN",
             ),
             ("create s --policy {} --policies node=exclusive", 2, "exclude each other"),
-            ("create there", 1, "STREAM_EXISTS: there exists and is placed"),
+            ("create there", 1, "STREAM_EXISTS: stream 'there' already exists and is placed"),
             ("alter there", 2, "say what is to change"),
             ("alter there --shards 1", 2, "1 shards are fewer than the 2 there are"),
             ("alter ther --rf 2", 2, "there is no stream 'ther'; did you mean there?"),
@@ -175,7 +175,7 @@ def test_a_dead_letter_is_an_answer(
     refused = placer("stream", "create", "twice", at=at)
     assert (refused.exit_code, refused.stdout) == (
         1,
-        "twice refused\n  STREAM_EXISTS twice exists and is placed\n",
+        "twice refused\n  STREAM_EXISTS stream 'twice' already exists and is placed\n",
     )
 
 

@@ -86,7 +86,7 @@ def test_nobody_is_placed_by_an_empty_mapping(tmp_path: Path) -> None:
         ("a.yaml", "{", "a.yaml"),
         ("a.properties", "10.0.0.1=DC1", "expected DC:RACK, got 'DC1'"),
         ("a.properties", "10.0.0.1", "line 1: expected name=value"),
-        ("a.properties", "10.0.0.1=D C:R", "is not of [A-Za-z0-9_.-]"),
+        ("a.properties", "10.0.0.1=D C:R", "has characters outside [A-Za-z0-9_.-]"),
     ],
 )
 def test_what_is_wrong_is_told(tmp_path: Path, name: str, text: str, message: str) -> None:
