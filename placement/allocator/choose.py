@@ -78,7 +78,7 @@ def choose(
         idle = found[~view.busy[found]]
         found = idle if len(idle) else found
         found = _keep_nearest(found, distance(topology, need.replaces), view)
-        steps.append(("nearness to the replaced replica", found))
+        steps.append(("proximity to the replaced replica", found))
     return _choose_least_loaded(found, need, view, steps)
 
 
@@ -97,7 +97,7 @@ def _choose_least_loaded(
     if need.leads and len(found) > 1:
         for level in (*view.topology.tiers(), None):
             found = keep_least(found, view.leader_pressure(level, found))
-        steps.append(("the node that leads least", found))
+        steps.append(("the node with the fewest leaders", found))
     if len(found) > 1:
         found = found[[break_tie(found, need, view.topology)]]
         steps.append(("a hash of shard and node, which breaks ties", found))
@@ -173,7 +173,7 @@ def explain_no_node(need: ReplicaRequest, mask: Mask, view: View) -> Reason:
     found = supply(view.topology, need.nodes, fenced=_may_use_suspect(mask, view))
     counts = found.describe(*_count_left(found, need, mask, view))
     shard = f"{need.stream}/{need.shard}"
-    message = f"no node is left for replica {need.slot} of {shard}: {counts}"
+    message = f"no node can take replica {need.slot} of {shard}: {counts}"
     return Reason(found.code, message, need.replication_factor, int(mask.sum()))
 
 
@@ -226,5 +226,5 @@ def _explain_no_candidate(
         if rule is broken:
             break
     shard = f"{need.stream}/{need.shard}"
-    message = f"no node for replica {need.slot} of {shard}: {found.describe(*parts)}"
+    message = f"no node can take replica {need.slot} of {shard}: {found.describe(*parts)}"
     return Reason(Code.NO_CANDIDATE, message, need=1, have=0, level=level, seen=seen)

@@ -248,7 +248,7 @@ def find_shortage(spec: StreamSpec, policy: Policy, mask: Mask, view: View) -> R
     factor, have = spec.replication_factor, int(mask.sum())
     if have >= factor or (have and policy.on_shortage is OnInfeasible.PARTIAL):
         return None
-    wanted = f"replication factor {factor} needs {factor} nodes"
+    wanted = f"{factor} replicas of a shard need {factor} nodes"
     return explain_shortage(factor, policy, mask, view, wanted)
 
 

@@ -118,8 +118,8 @@ _CONDITIONS = {
     "draining": "the replica has to leave",
     "quarantined": "the replica has to leave",
     "maintenance": "the replica stays and is expected back",
-    "cordoned": "the replica stays, new ones do not come",
-    "held_down": "the replica stays, new ones do not come",
+    "cordoned": "the replica stays, the node receives no new ones",
+    "held_down": "the replica stays, the node receives no new ones",
 }
 # What was decided while its node could still be chosen.
 EARLIER = "an earlier decision: the node receives no new replicas now"
@@ -312,7 +312,7 @@ class Explainer:
                 more.append(rule_step(rules[step], left))
         if found.excludes_nodes(*more):
             return found.describe(*more)
-        return f"all {found.known} nodes were possible"
+        return f"all {found.known} nodes could take it"
 
     def _why_lost(self, step: str, node: int, need: ReplicaRequest) -> str:
         """Say why the step dropped the node."""
@@ -397,7 +397,7 @@ class Explainer:
             mask[np.asarray(kept, np.int64)] = False
             for other in kept:
                 self._view.add(other)
-            trace: Trace = [("what may hold it at all", np.flatnonzero(mask))]
+            trace: Trace = [("the nodes that may hold it", np.flatnonzero(mask))]
             found = choose(self._rules, mask, need, self._view, trace)
             for other in kept:
                 self._view.remove(other)

@@ -195,14 +195,14 @@ def _advise_returning(trial: _Trial, topology: Topology) -> Iterator[Advice]:
         answer = trial.try_returning([node])
         if answer is not None and _is_whole(answer):
             name = topology.ids[node]
-            message = f"{name} ({topology.status(node)}) back in service would be enough"
+            message = f"bring node {name} ({topology.status(node)}) back into service"
             yield Advice(message, 1, answer.outcome, location=str(topology.locations[node]) or None)
             return
     if len(away) > 1:
         answer = trial.try_returning(away)
         if answer is not None and _is_whole(answer):
             names = ", ".join(topology.ids[node] for node in away[:8])
-            message = f"the {len(away)} nodes that are away ({names}) back in service would do"
+            message = f"bring the {len(away)} nodes that are away ({names}) back into service"
             yield Advice(message, len(away), answer.outcome)
 
 
@@ -211,7 +211,7 @@ def _advise_asking_less(trial: _Trial, spec: StreamSpec) -> Iterator[Advice]:
     for factor in range(spec.replication_factor - 1, 0, -1):
         answer = trial.try_request(replace(spec, replication_factor=factor))
         if answer is not None and _is_whole(answer):
-            message = f"or less: replication_factor {factor} fits as things are"
+            message = f"or ask for less: replication_factor {factor} fits the nodes there are"
             yield Advice(message, 0, answer.outcome)
             return
     low, high = 0, spec.shards
@@ -221,7 +221,7 @@ def _advise_asking_less(trial: _Trial, spec: StreamSpec) -> Iterator[Advice]:
         low, high = (middle, high) if _is_whole(answer) else (low, middle)
     if low:
         fits = "one shard fits" if low == 1 else f"{low} shards fit"
-        yield Advice(f"or less: {fits} as things are", 0, Outcome.PLACED)
+        yield Advice(f"or ask for less: {fits} the nodes there are", 0, Outcome.PLACED)
 
 
 def _shapes(topology: Topology, policy: Policy, domains_first: bool) -> Iterator[_Shape]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from placement.model import AlertKind, Code, Liveness, Location, Reason, natural_key
 from placement.nodes.location_checks import find_new_domain
 from placement.state import ClusterState
+from placement.wording import format_count
 
 # What is remembered in `state.v1`: when the first node came, how many came in the last minute that
 # any came, and when people were told last.
@@ -61,9 +62,9 @@ class Admission:
             most = quotas.new_nodes_per_minute
             return _quota_reason(f"{most} nodes have registered within this minute", most)
         if pending is not None and pending >= quotas.pending:
-            return _quota_reason(
-                f"the locations of {pending} nodes are in doubt or not approved", quotas.pending
-            )
+            located = format_count(pending, "node has", "nodes have")
+            what = f"{located} a location in doubt or not approved"
+            return _quota_reason(what, quotas.pending)
         if (
             len(state.domain_paths) >= quotas.places
             and find_new_domain(location, state.domain_paths) is not None

@@ -280,14 +280,18 @@ def _why_fixed(stream: StreamArrangement, moving: Collection[int]) -> Reason | N
     """
     name, strategy = stream.spec.stream, stream.policy.strategy
     if stream.spec.repair == RepairMode.DEAD_ONLY:
-        return Reason(Code.KEPT_AS_IS, f"{name} is moved only when a node is dead")
+        return Reason(
+            Code.KEPT_AS_IS, f"the repair mode of {name} allows moves from dead nodes only"
+        )
     if balance_of(stream.policy) is Balance.NEVER:
         return Reason(Code.KEPT_AS_IS, f"strategy '{strategy}' is not balanced by load")
     if not RuleSet(stream.rules).is_colocated:
         return None
     under_way = any(shard in moving for shard in stream.shards.tolist())
     if under_way or (stream.rows != stream.rows[:1]).any():
-        return Reason(Code.KEPT_AS_IS, f"the shards of {name} do not stand together yet")
+        return Reason(
+            Code.KEPT_AS_IS, f"the colocated shards of {name} are not on the same nodes yet"
+        )
     stream.unit = True
     return None
 

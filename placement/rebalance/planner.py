@@ -161,7 +161,7 @@ def _replica_moves(
     """Yield the moves of an item, one for each of its shards."""
     ids, nodes = arrangement.topology.ids, arrangement.levels.nodes
     remove, add = int(nodes[source]), int(nodes[target])
-    message = f"{ids[remove]} holds more than its share, {ids[add]} less"
+    message = f"node {ids[remove]} holds more than its share, node {ids[add]} less"
     reason = Reason(Code.LOAD_UNEVEN, message)
     for shard in arrangement.table_shards(item):
         slot = int(arrangement.slot[item])
@@ -194,9 +194,9 @@ def _leader_move(
     ids, nodes = arrangement.topology.ids, arrangement.levels.nodes
     remove, add = int(nodes[source]), int(nodes[target])
     most, least = (remove, add) if ends is None else (int(nodes[end]) for end in ends)
-    message = f"{ids[most]} leads more than its share, {ids[least]} less"
+    message = f"node {ids[most]} leads more than its share, node {ids[least]} less"
     if ends is not None:
-        message += f"; {ids[remove]} hands on to {ids[add]}"
+        message += f"; {ids[remove]} passes the lead on to {ids[add]}"
     reason = Reason(Code.LOAD_UNEVEN, message)
     return RebalanceMove(MoveKind.LEADER, shard, slot, remove, add, reason, step)
 

@@ -62,7 +62,8 @@ def why_not(question: FeasibilityQuery, rule: Rule | None = None) -> Reason | No
 def _nodes_too_few(question: FeasibilityQuery, have: int) -> Reason:
     """Explain what excludes the other nodes: their condition, the policy's filters, or capacity."""
     found = supply_of(question.topology, question.nodes, question.allowed)
-    message = f"{question.factor} usable nodes are needed: {found.describe(allowed_step(have))}"
+    need = f"{question.factor} replicas of a shard need {question.factor} usable nodes"
+    message = f"{need}: {found.describe(allowed_step(have))}"
     return Reason(found.code, message, question.factor, have)
 
 
@@ -211,9 +212,9 @@ def _explain(question: FeasibilityQuery, rule: Rule | None, required: Sequence[R
         if each is not None and not _admits(question, [each]):
             return _explain_rule(question, each)
     names = ", ".join(f"'{each}'" for each in required)
-    what = f"rule '{rule}'" if rule else "the replicas"
-    message = f"no arrangement of the {int(question.allowed.sum())} usable nodes keeps {what}"
-    return Reason(Code.NO_CANDIDATE, f"{message} together with {names}", 1, 0)
+    what = f"rule '{rule}' together with {names}" if rule else f"all of the rules {names}"
+    message = f"no placement on the {int(question.allowed.sum())} usable nodes keeps {what}"
+    return Reason(Code.NO_CANDIDATE, message, 1, 0)
 
 
 def _explain_rule(question: FeasibilityQuery, rule: Rule) -> Reason:
@@ -221,7 +222,7 @@ def _explain_rule(question: FeasibilityQuery, rule: Rule) -> Reason:
     topology, factor = question.topology, question.factor
     scope = rule.scope
     if scope is None:
-        message = f"rule '{rule}': no arrangement of the usable nodes keeps it"
+        message = f"rule '{rule}': no placement on the usable nodes keeps it"
         return Reason(Code.NO_CANDIDATE, message, 1, 0)
     domains = topology.domain_of(scope)[question.allowed]
     names, sizes = np.unique(domains[domains != NO_DOMAIN], return_counts=True)

@@ -129,7 +129,7 @@ def _up_step(left: int, away: Counter[str]) -> SupplyStep:
     """Make the step of nodes that may receive replicas, with the condition of the others."""
     told = ", ".join(f"{count} {word}" for word, count in sorted(away.items(), key=_most_first))
     why = f" ({told})" if told else ""
-    words = "up and open to new replicas"
+    words = "up and accepting replicas"
     return SupplyStep(left, f"{left} {words}{why}", f"is {words}{why}")
 
 
@@ -181,7 +181,7 @@ def format_names(values: Sequence[object]) -> str:
 
 def room_step(left: int) -> SupplyStep:
     """Make the step of nodes with capacity for one more replica."""
-    return SupplyStep(left, f"{left} with room left", "has room left")
+    return SupplyStep(left, f"{left} with free capacity", "has free capacity")
 
 
 def allowed_step(left: int) -> SupplyStep:
@@ -189,7 +189,8 @@ def allowed_step(left: int) -> SupplyStep:
 
     Limits, a failed move a moment ago, or conditions of the strategy.
     """
-    return SupplyStep(left, f"{left} that may take this replica", "may take this replica")
+    said = "allowed by limits, backoff and strategy"
+    return SupplyStep(left, f"{left} {said}", f"is {said}")
 
 
 def distinct_node_step(left: int) -> SupplyStep:

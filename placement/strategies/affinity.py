@@ -411,6 +411,8 @@ def _check_capacity(shards: list[list[int]], view: View) -> list[list[int]] | Re
     for node in sorted(replicas, key=lambda n: natural_key(topology.ids[n])):
         room = int(topology.capacity[node] - view.load[node])
         if topology.capacity[node] >= 0 and room < replicas[node]:
-            message = f"node {topology.ids[node]} would hold {replicas[node]} more, it has room for"
+            message = (
+                f"node {topology.ids[node]} would hold {replicas[node]} more, its free capacity is"
+            )
             return Reason(Code.NO_CANDIDATE, f"{message} {room}", replicas[node], room)
     return shards

@@ -237,7 +237,9 @@ def _explain_missing(
         if (rule.penalty(standing)[left] > 0).all():
             return _explain_full(rule, need, standing)
     shard = f"{need.stream}/{need.shard}"
-    message = f"no node for another copy of {shard}: each of the {int(left.sum())} left breaks "
+    message = (
+        f"no node can take another copy of {shard}: on each of {int(left.sum())} it would break "
+    )
     listed = ", ".join(f"'{rule}'" for rule in (*rules, *caps))
     return Reason(Code.NO_CANDIDATE, f"{message} one of {listed}", 1, 0, caps[0].name)
 

@@ -309,7 +309,7 @@ def _explain_no_set(spec: StreamSpec, policy: Policy, view: View) -> Reason:
 
 def _explain_no_room(spec: StreamSpec, shard: int, sets: _Rows) -> Reason:
     message = (
-        f"shard {shard} of {spec.stream} finds no copyset: of {len(sets)} none has room on all "
-        "members under the rules of the stream"
+        f"no copyset can take shard {shard} of {spec.stream}: none of {len(sets)} has free "
+        "capacity on all members within the rules of the stream"
     )
     return Reason(Code.NO_CANDIDATE, message, 1, 0)

@@ -233,11 +233,11 @@ class CostStrategy(ByRules):
         free = Attempt(spec, policy, own, weights, view.fork(), None)
         shards = free.run(False)
         if shards is None:
-            message = f"no node has room for all {spec.shards} shards under the rules"
+            message = f"the nodes have no capacity for all {spec.shards} shards within the rules"
             return Reason(Code.NO_CANDIDATE, message, spec.shards, 0)
         found = free.find_imbalance(shards)
         condition = f": {found}" if found else ""
-        message = f"no lawful placement keeps every domain within 10 % of its share{condition}"
+        message = f"no placement within the rules keeps every domain within 10 % of its share{condition}"
         return Reason(Code.RULE_NOT_MET, message)
 
 
@@ -283,8 +283,8 @@ def _costs(need: ReplicaRequest, policy: Policy, view: View) -> np.ndarray[Any, 
 
 def _explain_beyond_balance(need: ReplicaRequest) -> Reason:
     message = (
-        f"no node for replica {need.slot} of {need.stream}/{need.shard}: wherever the rules allow "
-        "one its domain would exceed its share of the load by more than 10 %"
+        f"no node can take replica {need.slot} of {need.stream}/{need.shard}: wherever the rules "
+        "allow it, the domain would exceed its share of the load by more than 10 %"
     )
     return Reason(Code.NO_CANDIDATE, message, 1, 0)
 

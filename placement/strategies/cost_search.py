@@ -98,7 +98,7 @@ class Attempt:
             f"{term} {self._terms[term] / MILLION:.3f}" for term in self._shape.weights
         )
         total = sum(self._terms.values()) / MILLION
-        message = f"the cheapest lawful placement costs {total:.3f}: {terms}"
+        message = f"the cheapest placement within the rules costs {total:.3f}: {terms}"
         if self._short:
             message += f"; {self._short} of {self._spec.shards} shards in fewer than three zones"
         return Reason(Code.COST_TERMS, message)

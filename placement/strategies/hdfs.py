@@ -255,7 +255,7 @@ def _explain_full_racks(need: ReplicaRequest, left: Mask, topology: Topology) ->
     racks = topology.domain_of(LEAF)
     seen = topology.domain_names(LEAF, np.unique(racks[left]).tolist())
     message = (
-        f"no node for replica {need.slot} of {need.stream}/{need.shard}: the racks of all "
+        f"no node can take replica {need.slot} of {need.stream}/{need.shard}: the racks of all "
         f"{int(left.sum())} candidates are full or their upgrade domains used"
     )
     return Reason(Code.NO_CANDIDATE, message, 1, 0, LEAF.level, seen)

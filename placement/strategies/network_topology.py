@@ -261,7 +261,7 @@ class _Walk:
             return explain_no_node(need, self.open, self.view)
         short.sort(key=natural_key)
         counts = (f"{d} has nodes for {have.get(d, 0)} of {wanted[d]} replicas" for d in short)
-        message = f"replica {need.slot} of {need.stream}/{need.shard} finds no node: "
+        message = f"no node can take replica {need.slot} of {need.stream}/{need.shard}: "
         message += ", ".join(counts)
         total, there = sum(wanted[d] for d in short), sum(have.get(d, 0) for d in short)
         return Reason(Code.NODES_TOO_FEW, message, total, there, seen=tuple(short))

@@ -282,7 +282,8 @@ class _Walk:
         used = {int(self.domains[-1][node]) for node in need.kept} - {NO_DOMAIN}
         seen = topology.names_for_reason(scope, used | reach.offered[-1])
         message = (
-            f"replica {need.slot} of {need.stream}/{need.shard} finds no fresh domain of {scope}: "
+            f"no unused domain of {scope} can take replica {need.slot} of "
+            f"{need.stream}/{need.shard}: "
             f"{need.replication_factor} replicas, {len(seen)} domains seen"
         )
         factor = need.replication_factor

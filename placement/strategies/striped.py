@@ -92,7 +92,9 @@ class StripedStrategy(ByRules):
         mask = policy.nodes.mask(topology) & view.has_room()
         too_few = find_shortage(spec, policy, mask & (topology.eligible | topology.fenced), view)
         if too_few is None and not (mask & topology.eligible & topology.can_lead).any():
-            message = "no node may lead: all that may hold a replica are fenced or barred from it"
+            message = (
+                "no node may lead: all nodes that may hold a replica are fenced or may not lead"
+            )
             too_few = Reason(Code.NODES_TOO_FEW, message, 1, 0)
         return too_few or place_by(self, spec, policy, view)
 

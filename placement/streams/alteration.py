@@ -109,7 +109,7 @@ def plan_alteration(
     """Plan an event for a stream that has replicas, or return the reasons of its refusal."""
     have = stream.spec.shards
     if event.shards < have:
-        message = f"{event.shards} shards are fewer than the {have} there are: none is taken away"
+        message = f"the stream has {have} shards, and {event.shards} are fewer: none can be removed"
         return (Reason(Code.SHARDS_OUT_OF_RANGE, message, have, event.shards),)
     policy, spec = compile_request(state, event), spec_of(state, event)
     if isinstance(policy, Reason):

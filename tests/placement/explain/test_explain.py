@@ -145,9 +145,15 @@ def test_spread_is_explained_by_the_step_that_decided():
         (["n1 /a", "n2 /b"], "node=exclusive", 1, 5, "3 more domains at level region"),
         (["n1 /a", "n2 /a", "n3 /b"], "node=colocated", 1, 4, "2 more nodes in /a"),
         (["n1 /a", "n2 /b"], "shard=exclusive", 2, 2, "one more node in each of the 2 locations"),
-        (["n1 /a", "n2 /b", "n3 /c dead"], "node=exclusive", 1, 3, "n3 (dead) back in service"),
-        (["n1 /a", "n2 /b"], "node=exclusive", 1, 3, "or less: replication_factor 2 fits"),
-        (["n1 /a", "n2 /b"], "shard=exclusive", 3, 1, "or less: 2 shards fit as things are"),
+        (["n1 /a", "n2 /b", "n3 /c dead"], "node=exclusive", 1, 3, "bring node n3 (dead) back"),
+        (["n1 /a", "n2 /b"], "node=exclusive", 1, 3, "or ask for less: replication_factor 2 fits"),
+        (
+            ["n1 /a", "n2 /b"],
+            "shard=exclusive",
+            3,
+            1,
+            "or ask for less: 2 shards fit the nodes there are",
+        ),
     ],
 )
 def test_advice_says_what_to_add(nodes, text, shards, factor, says):
@@ -195,7 +201,7 @@ def test_a_reason_stays_short_however_much_a_policy_asks_for():
         state.topology.upsert(f"t{number}", NodeAttributes("/eu/b", each), Liveness.UP)
     _, _, answer, _ = placed(state, {"with_tags": tags}, factor=1)
     [reason] = answer.reasons
-    assert reason.message.startswith("no node is left for replica 0 of s/0: of 62 nodes, 59 with k")
+    assert reason.message.startswith("no node can take replica 0 of s/0: of 62 nodes, 59 with k")
     assert len(reason.message) < 2_100
 
 

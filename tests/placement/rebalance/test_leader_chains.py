@@ -35,7 +35,9 @@ def test_a_chain_is_one_step_and_says_what_it_is_for() -> None:
         ("c", "d"), ("b", "c"), ("a", "b"),
     ]  # fmt: skip
     assert len({move.step for move in links}) == 1
-    assert links[1].reason.message == ("a leads more than its share, d less; b hands on to c")
+    assert links[1].reason.message == (
+        "node a leads more than its share, node d less; b passes the lead on to c"
+    )
     made.apply(plan.moves)
     assert set(leaders(made, "s").values()) == {1}
     assert not made.plan(max_moves=0).moves

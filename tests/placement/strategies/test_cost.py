@@ -85,8 +85,8 @@ def test_the_reason_shows_the_terms():
     [reason] = ask_one(fleet(), COST).decision.reasons
     assert reason.band == "ok"
     assert reason.message == (
-        "the cheapest lawful placement costs 22.000: region 10.000 + zone 4.000 + rack 4.000 + "
-        "node 4.000 + zones 0.000 + regions 0.000"
+        "the cheapest placement within the rules costs 22.000: region 10.000 + zone 4.000 + "
+        "rack 4.000 + node 4.000 + zones 0.000 + regions 0.000"
     )
     [reason] = ask_one(fleet(zones=2), COST).decision.reasons
     assert "zones 1000.000" in reason.message

@@ -122,4 +122,6 @@ def test_what_people_see() -> None:
         "   2  orders/2  replace  n0    n3         drain  node n0 is draining",
         f"2 moves in 2 waves of at most 1, {limits}: 2 copies, 0 of them from another region",
     ]
-    assert stays.startswith("blocked pinned/0 stays on n0: 2 usable nodes are needed")
+    assert stays.startswith(
+        "blocked pinned/0 stays on n0: 2 replicas of a shard need 2 usable nodes"
+    )
