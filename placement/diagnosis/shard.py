@@ -98,9 +98,10 @@ class ShardDiagnosis:
     def place_violations(self, shard: ShardToDiagnose) -> Iterator[Violation]:
         """Yield a violation for each node that should not hold a replica, or not lead."""
         topology, nodes = self._topology, shard.nodes
-        for node, times in Counter(nodes).items():
+        for node in dict.fromkeys(nodes):
             if node < 0:
                 continue
+            times = nodes.count(node)
             if times > 1:
                 name = topology.ids[node]
                 twice = Reason(Code.REPLICA_TWICE, f"node {name} is listed {times} times", 1, times)

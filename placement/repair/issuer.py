@@ -236,7 +236,8 @@ class MoveIssuer:
             view.remove(before)
         if node != EMPTY:
             view.add(node)
-        if any(self._scope.traits(stream)):
+        traits = self._scope.traits(stream)
+        if traits.is_colocated or traits.spans_stream:
             self._batch.shifted.add(stream.index)
 
     def _open(self, opened: OpenMove) -> None:

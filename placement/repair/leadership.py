@@ -20,7 +20,7 @@ def next_leader(state: ClusterState, scope: RepairScope, shard: int) -> int | No
     if not live:
         return None
     stream = state.streams.of_shard(shard)
-    aside = scope.rule_set(stream).role_copies
+    aside = scope.traits(stream).role_copies
     plain = [slot for slot in live if slot < stream.copies - aside] or live
     able = [slot for slot in plain if topology.can_lead[nodes[slot]]] or plain
     up = [slot for slot in able if topology.eligible[nodes[slot]]] or able
@@ -41,7 +41,9 @@ def _better_leader(
     if shard in state.ledger.by_shard or stream.spec.repair == RepairMode.DEAD_ONLY:
         return None
     able = [slot for slot in able if topology.eligible[nodes[slot]]]
-    places = scope.rule_set(stream).leader_preferences
+    places = scope.traits(stream).leader_preferences
+    if not places and topology.can_lead[nodes[0]]:
+        return None
 
     def rank(slot: int) -> tuple[object, ...]:
         may = bool(topology.can_lead[nodes[slot]])

@@ -6,6 +6,7 @@ the shard, so that a plan without its open move is judged like any other.
 """
 
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,12 +16,27 @@ from placement.model import AdministrativeState, Cause, MoveKind, RepairMode
 from placement.moves import OpenMove
 from placement.repair.colocation import Colocation, is_admitted
 from placement.repair.targets import ShardCase
-from placement.rules import Rule, RuleSet, Strength
+from placement.rules import LeaderPreference, Rule, RuleSet, Strength
 from placement.state import ClusterState, Stream
 from placement.topology import Topology
 
 # Replicas that somebody wants to be replaced, by shard and node id.
 Marks = frozenset[tuple[int, str]]
+
+
+class StreamTraits(NamedTuple):
+    """Answers of a stream's rules that are asked for with each move.
+
+    - `is_colocated`: all shards of the stream move as one unit.
+    - `spans_stream`: a rule looks at all of them.
+    - `role_copies`: copies of each shard that never lead.
+    - `leader_preferences`: rules that say where leaders stand, the most important first.
+    """
+
+    is_colocated: bool
+    spans_stream: bool
+    role_copies: int
+    leader_preferences: tuple[LeaderPreference, ...]
 
 
 class RepairScope:
@@ -35,24 +51,25 @@ class RepairScope:
         self.judging: Topology = state.topology.for_diagnosis()
         self.colocation = Colocation(state, self.rule_set, self.judging)
         self._rule_sets: dict[int, RuleSet] = {}
-        self._traits: dict[int, tuple[bool, bool]] = {}
+        self._traits: dict[int, StreamTraits] = {}
         self._broken: dict[tuple[int, tuple[int, ...]], tuple[Rule, ...]] = {}
 
     def rule_set(self, stream: Stream) -> RuleSet:
         """Return the rules of a placed stream: the user's, then its strategy's."""
         policy = id(stream.policy)
         if policy not in self._rule_sets:
-            self._rule_sets[policy] = RuleSet(self.state.streams.rules(stream))
+            self._rule_sets[policy] = RuleSet(tuple(self.state.streams.rules(stream)))
         return self._rule_sets[policy]
 
-    def traits(self, stream: Stream) -> tuple[bool, bool]:
-        """Tell whether all shards of a stream move as one unit, and whether any of its rules looks
-        at all of them: asked for each move, and so found once for each policy."""
-        policy = id(stream.policy)
-        if policy not in self._traits:
+    def traits(self, stream: Stream) -> StreamTraits:
+        """Return the traits of a stream's rules, found once for each policy."""
+        found = self._traits.get(id(stream.policy))
+        if found is None:
             rules = self.rule_set(stream)
-            self._traits[policy] = rules.is_colocated, rules.spans_stream
-        return self._traits[policy]
+            unit, spans = rules.is_colocated, rules.spans_stream
+            found = StreamTraits(unit, spans, rules.role_copies, rules.leader_preferences)
+            self._traits[id(stream.policy)] = found
+        return found
 
     def needs(self, shard: int) -> "ShardNeeds":
         """Return what a shard needs as it is planned to stand now."""
@@ -97,8 +114,7 @@ class ShardNeeds:
         stream, state = self.stream, self.scope.state
         assert stream.policy is not None
         rules = tuple(self.scope.rule_set(stream).rules)
-        _, spans_stream = self.scope.traits(stream)
-        others = self._other_nodes() if spans_stream else ()
+        others = self._other_nodes() if self.scope.traits(stream).spans_stream else ()
         number, backed_off = state.table.number_of(self.shard), state.backed_off_targets(self.shard)
         parts = (stream.spec, stream.policy, rules, number, self.nodes, others)
         return ShardCase(*parts, backed_off_targets=backed_off)
@@ -106,7 +122,7 @@ class ShardNeeds:
     @property
     def is_colocated(self) -> bool:
         """Whether replica r of all shards of the stream moves as one unit."""
-        return self.scope.traits(self.stream)[0]
+        return self.scope.traits(self.stream).is_colocated
 
     @property
     def repairs_dead_only(self) -> bool:

@@ -50,6 +50,8 @@ from placement.rules import Rule, RuleFinding, Strength
 from placement.state import ClusterState
 
 _REQUIRED = str(Strength.REQUIRED)
+# Causes of the moves that end what is wrong with places, where it is not a required rule.
+_PLACE_CAUSES = {LEADER_RULE: Cause.LEADER, DRAIN_RULE: Cause.DRAIN}
 
 # A violation with the cause of the move that would end it, None where repair makes none, and the
 # rule of the policy that is broken, None for those of every stream.
@@ -78,8 +80,9 @@ class ViolationReporter:
         )
 
     def _find(self, needs: ShardNeeds, given: ShardToDiagnose) -> Iterator[_Found]:
-        yield from self._copies(needs, given)
-        yield from self._places(needs, given)
+        kept = why_kept(needs.nodes, self._state.topology)
+        yield from self._copies(needs, given, kept)
+        yield from self._places(needs, given, kept)
         yield from self._rules(needs, given)
 
     def under_replication_of(
@@ -134,10 +137,14 @@ class ViolationReporter:
             self._judges[key] = ShardDiagnosis(topology, policy, everywhere, fixability, state.now)
         return self._judges[key]
 
-    def _copies(self, needs: ShardNeeds, given: ShardToDiagnose) -> Iterator[_Found]:
-        """Yield missing copies, surplus replicas, and those apart from a colocated stream's."""
+    def _copies(
+        self, needs: ShardNeeds, given: ShardToDiagnose, kept: Reason | None
+    ) -> Iterator[_Found]:
+        """Yield missing copies, surplus replicas, and those apart from a colocated stream's.
+
+        `kept`: why a dead node keeps its replica, if one does.
+        """
         state, nodes = self._state, needs.nodes
-        kept = why_kept(nodes, state.topology)
         for violation in self._diagnosis_for(needs).copy_violations(given):
             if violation.rule == SURPLUS_RULE:
                 cause = Cause.SURPLUS if kept is None else None
@@ -158,20 +165,22 @@ class ViolationReporter:
             cause = Cause.DRAIN if drains else Cause.REQUIRED_RULE
             yield cause, violation._replace(reason=why or violation.reason), rule
 
-    def _places(self, needs: ShardNeeds, given: ShardToDiagnose) -> Iterator[_Found]:
+    def _places(
+        self, needs: ShardNeeds, given: ShardToDiagnose, kept: Reason | None
+    ) -> Iterator[_Found]:
         """Yield replicas on nodes that are not admitted, are to be emptied, or may not lead."""
         state, topology = self._state, self._state.topology
         stream, nodes = needs.stream, needs.nodes
         judge = self._diagnosis_for(needs)
-        leads = Cause.LEADER if next_leader(state, needs.scope, needs.shard) is not None else None
-        causes = {LEADER_RULE: leads, DRAIN_RULE: Cause.DRAIN}
         for violation in judge.place_violations(given):
-            yield causes.get(violation.rule, Cause.REQUIRED_RULE), violation, None
+            cause: Cause | None = _PLACE_CAUSES.get(violation.rule, Cause.REQUIRED_RULE)
+            if cause is Cause.LEADER and next_leader(state, needs.scope, needs.shard) is None:
+                cause = None
+            yield cause, violation, None
         for slot in needs.draining_slots:
             why = why_leaving(nodes[slot], topology)
             if why.code is Code.REPLACEMENT_WANTED:
                 yield Cause.DRAIN, judge.drain_violation(given, nodes[slot], why), None
-        kept = why_kept(nodes, topology)
         if kept is None or stream.policy is None:
             return
         for node in (nodes[slot] for slot in kept_slots(nodes, topology)):
