@@ -196,6 +196,8 @@ class LeaderBalancer:
         heirs = self.members[items]
         fits = (heirs != EMPTY) & (heirs != giver) & wanted[levels.of[level][heirs]]
         which, column = np.nonzero(fits)
+        if not len(which):
+            return
         found, nodes = items[which], heirs[which, column]
         costs = [
             cost
