@@ -257,6 +257,8 @@ class Publisher:
         self, said: Mapping[int, Violations], contents: NDArray[np.uint64] | np.uint64
     ) -> None:
         """Remember what was published, and count it into the digest; `contents`: its hashes."""
+        if not said:
+            return
         shards, known = np.fromiter(said, np.int64, len(said)), self._columns.violations
         names, numbers = self._streams.name_hashes(shards), self._table.numbers_of(shards)
         hashes = digest.hash_with_keys(contents, names, numbers)
