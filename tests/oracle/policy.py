@@ -202,29 +202,36 @@ class Judge:
 
     def _rule(self, rule: Value, shard: Sequence[str]) -> tuple[int, str]:
         """How far the shard is from a rule of the user, and in words."""
-        if "role" in rule or "leader_in" in rule:
-            whole = len(shard) == copies(self._spec)
-            return self._by_slot(rule, shard) if whole else (0, "")
-        if "with_tags" in rule:
-            nodes = [self._nodes.get(node, UNKNOWN_NODE) for node in shard]
-            wrong = sum(not _has_tags(node, rule["with_tags"]) for node in nodes)
-            return wrong, f"{wrong} of {shard} have not {rule}"
-        for kind in ("at_least", "exactly"):
-            if isinstance(rule.get(kind), Mapping):
+        kind = next(kind for kind in KINDS if kind in rule)
+        match kind:
+            case "colocate" | "exclusive":
+                return 0, ""
+            case "role" | "leader_in":
+                whole = len(shard) == copies(self._spec)
+                return self._by_slot(rule, shard) if whole else (0, "")
+            case "with_tags":
+                nodes = [self._nodes.get(node, UNKNOWN_NODE) for node in shard]
+                wrong = sum(not _has_tags(node, rule["with_tags"]) for node in nodes)
+                return wrong, f"{wrong} of {shard} have not {rule}"
+            case "at_least" | "exactly" if isinstance(rule[kind], Mapping):
                 return self._listed(kind, rule[kind], shard)
-        scope = rule.get("per") or rule.get("domains") or rule.get("even")
-        if not scope:
-            return 0, ""
+        return self._by_domain(kind, rule, shard)
+
+    def _by_domain(self, kind: str, rule: Value, shard: Sequence[str]) -> tuple[int, str]:
+        """Rules about how many replicas the domains of one scope hold."""
+        scope = rule.get("per") or rule.get("domains") or rule["even"]
         counts = Counter(self._domain(node, scope) for node in shard)
-        if counts.pop(None, 0) and "at_least" not in rule and rule.get("without") != "allowed":
+        if counts.pop(None, 0) and kind != "at_least" and rule.get("without") != "allowed":
             return len(shard), f"some of {shard} have no domain for {rule}"
-        if "at_most" in rule:
-            return self._over(counts, rule["at_most"], scope), f"{dict(counts)} is more than {rule}"
-        if isinstance(rule.get("at_least"), int):
-            short = rule["at_least"] - len(counts) - self._free(shard)
-            return short, f"{dict(counts)} is fewer than {rule}"
-        if "even" in rule:
-            return self._uneven(counts, scope), f"{dict(counts)} is less even than {rule}"
+        match kind:
+            case "at_most":
+                over = self._over(counts, rule["at_most"], scope)
+                return over, f"{dict(counts)} is more than {rule}"
+            case "at_least":
+                short = rule["at_least"] - len(counts) - self._free(shard)
+                return short, f"{dict(counts)} is fewer than {rule}"
+            case "even":
+                return self._uneven(counts, scope), f"{dict(counts)} is less even than {rule}"
         return 0, ""
 
     def _own_rule(self, rule: Value, shard: Sequence[str]) -> tuple[int, str]:

@@ -75,10 +75,6 @@ _CHOSEN = (
 )
 
 
-# One more policy changes what every seed draws: this kind joins when the seeds are pinned anew.
-NOT_PLAYED = {"balance"}
-
-
 def _unnamed() -> Iterator[str]:
     """A policy for every strategy and every kind of rule that no other one names."""
     chosen = [yaml.safe_load(policy) for policy in _CHOSEN]
@@ -87,7 +83,7 @@ def _unnamed() -> Iterator[str]:
     for name in sorted({strategy.name for strategy in STRATEGIES.values()} - named):
         yield f"{{strategy: {name}}}"
     for kind, (example, *_) in KINDS.items():
-        if kind not in asked | NOT_PLAYED:
+        if kind not in asked:
             yield f"{{strategy: spread, rules: [{json.dumps(example)}]}}"
 
 
