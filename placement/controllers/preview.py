@@ -332,9 +332,8 @@ def _why_still_needed(state: ClusterState, name: str) -> Reason | None:
     node = topology.index[name]
     replicas = int(state.table.load(topology.size)[node])
     if replicas:
-        message = (
-            f"node {name} still holds {format_count(replicas, 'replica')}: drain it, or wait for repair"
-        )
+        held = format_count(replicas, "replica")
+        message = f"node {name} still holds {held}: drain it, or wait for repair"
         return Reason(Code.REQUEST_CONTRADICTED, message)
     moves = len(state.ledger.moves_of_node(node))
     if moves:

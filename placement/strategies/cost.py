@@ -237,8 +237,8 @@ class CostStrategy(ByRules):
             return Reason(Code.NO_CANDIDATE, message, spec.shards, 0)
         found = free.find_imbalance(shards)
         condition = f": {found}" if found else ""
-        message = f"no placement within the rules keeps every domain within 10 % of its share{condition}"
-        return Reason(Code.RULE_NOT_MET, message)
+        message = "no placement within the rules keeps every domain within 10 % of its share"
+        return Reason(Code.RULE_NOT_MET, f"{message}{condition}")
 
 
 def _parse_weights(given: Any, topology: Topology) -> Mapping[str, int] | Reason:
