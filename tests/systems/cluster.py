@@ -47,7 +47,7 @@ class Node:
         """Return when clients get an answer from it."""
         failure = self._process.wait_answering(self.address, {})
         if failure is not None:
-            raise self._process.failed(failure)
+            raise self._process.failure(failure)
 
     @property
     def process(self) -> psutil.Process:
