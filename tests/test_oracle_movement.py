@@ -62,7 +62,7 @@ def settling(
     up = {"liveness": "up", "administrative": "none", "guard": "none", "location": "", "tags": {}}
     world.nodes = {name: {**up, "liveness": "dead" if name == "b" else "up"} for name in "abcd"}
     for name, place in (places or {}).items():
-        world.nodes[name]["location"] = place
+        world.nodes[name] = {**world.nodes[name], "location": place}
     spec = {"policy": policy, "replication_factor": 2, "shards": 1}
     world.decisions["s"] = {"spec": spec}
     movement = MovementBound(world)
@@ -90,14 +90,14 @@ def test_a_wish_may_move_on_to_a_node_that_was_full(capacity: int, found: str | 
     policy = {"strategy": "simple"}
     movement = settling([], "a c", policy)
     world = movement._world
-    world.nodes["d"]["capacity"] = capacity
+    world.nodes["d"] = {**world.nodes["d"], "capacity": capacity}
     world.decisions["other"] = {"spec": {"policy": policy}}
     world.assignments["other", 0] = {"replicas": ["d"], "adding": [], "removing": []}
     for number, told in enumerate(WISHED, 1):
         made = world.all_moves[str(number)] = move(number, told)
         movement.issue(SHARD, made)
-        del world.assignments["other", 0]["replicas"][:]
-    world.assignments[SHARD]["replicas"] = ["a", "d"]
+        world.assignments["other", 0] = {"replicas": [], "adding": [], "removing": []}
+    world.assignments[SHARD] = {**world.assignments[SHARD], "replicas": ["a", "d"]}
     said = [*movement.judge()]
     assert bool(said) == bool(found), said
     assert found is None or found in said[0]
@@ -106,7 +106,8 @@ def test_a_wish_may_move_on_to_a_node_that_was_full(capacity: int, found: str | 
 @pytest.mark.parametrize("strategy", ["copysets", "ring"])
 def test_a_wish_may_move_on_what_a_strategy_s_order_chose(strategy: str) -> None:
     movement = settling(WISHED, "a d", {"strategy": strategy})
-    movement._world.decisions["s"]["strategy"] = strategy
+    decisions = movement._world.decisions
+    decisions["s"] = {**decisions["s"], "strategy": strategy}
     assert [*movement.judge()] == []
 
 

@@ -117,10 +117,10 @@ def deaths(tree: Tree, amount: Amount) -> Death:
         with _one_by_one():
             alone, _ = _die(core, next(victims))
     moves = (limited[-1][1], unlimited[-1][1])
-    times = [[spent for spent, _ in each] for each in (limited, unlimited)]
+    slow, fast = ([spent for spent, _ in each] for each in (limited, unlimited))
     replicas = shards * REPLICATION_FACTOR
     records = (few, every)
-    return Death(tree.size, replicas, moves, *times, records, alone, idle, acks, memory)
+    return Death(tree.size, replicas, moves, slow, fast, records, alone, idle, acks, memory)
 
 
 def _change(node: int, liveness: Liveness, at: int) -> NodeChanged:

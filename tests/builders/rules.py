@@ -100,8 +100,9 @@ EXAMPLES = _examples()
 
 def size_of(rule: Rule) -> int | None:
     """Replicas of a shard that the rule is for; None where it is for any."""
-    fixed = isinstance(rule, Exactly | DatacenterCounts)
-    return sum(count for _, count in rule.counts) if fixed else None
+    if isinstance(rule, Exactly | DatacenterCounts):
+        return sum(count for _, count in rule.counts)
+    return None
 
 
 def kinds(of: type[Rule] = Rule) -> Iterator[type[Rule]]:

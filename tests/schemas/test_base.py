@@ -4,9 +4,11 @@ import pytest
 from pydantic import ValidationError
 
 from schemas.base import describe, echo, unknown_fields
+from schemas.bookkeeping import CommitMarker
 from schemas.cluster import ClusterFile
 from schemas.inputs import NodeHeartbeat, NodeRegistered, StreamCreated
-from schemas.outputs import Assignment, CommitMarker, Decision, NodeView, Violations
+from schemas.node_view import NodeView
+from schemas.outputs import Assignment, Decision, Violations
 
 BEAT = {"node_id": "n1", "incarnation": "i", "sequence": 1}
 

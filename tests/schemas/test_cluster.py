@@ -38,6 +38,8 @@ def test_a_document_is_read():
     assert (second.status, second.leader) == (ClusterNodeStatus.FENCED, False)
     assert (third.location, third.status, third.tags) == (None, ClusterNodeStatus.UP, {})
     orders, clicks = cluster.streams
+    assert isinstance(orders, ClusterStream)
+    assert isinstance(clicks, ClusterStream)
     assert orders.policy == {"strategy": "spread"}
     # Senseless, but understood: the core rejects it.
     assert (clicks.stream, clicks.replication_factor) == ("clicks", 0)
@@ -81,7 +83,9 @@ def test_a_document_that_cannot_be_understood(document, field, sentence):
 def test_the_second_stream_of_a_name_is_refused():
     stream = {"stream": "orders", "shards": 1, "replication_factor": 1}
     wrong = {"stream": "clicks"}
-    first, orders, again = parse_cluster({"nodes": [], "streams": [wrong, stream, stream]}).streams
+    cluster = parse_cluster({"nodes": [], "streams": [wrong, stream, stream]})
+    assert isinstance(cluster, Cluster)
+    first, orders, again = cluster.streams
     assert isinstance(first, RefusedStream)
     assert isinstance(orders, ClusterStream)
     assert again == RefusedStream(
@@ -139,5 +143,7 @@ def test_no_document_raises(document):
 
 def test_a_document_that_contains_itself_is_refused():
     document = yaml.safe_load("nodes: []\nstreams: [{stream: a, shards: 1, policy: &p {p: *p}}]")
-    (stream,) = parse_cluster(document).streams
+    cluster = parse_cluster(document)
+    assert isinstance(cluster, Cluster)
+    (stream,) = cluster.streams
     assert isinstance(stream, RefusedStream)

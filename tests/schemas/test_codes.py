@@ -6,7 +6,7 @@ from placement.diagnosis import health
 from placement.model import alerts as core_alerts
 from placement.model import events, reasons, records
 from placement.streams import decision
-from schemas import alerts, generate, node_view, outputs, reason
+from schemas import alerts, generate, node_view, outputs, reason, requests
 from schemas.codes import REASONS
 from schemas.refusals import REFUSALS, RefusalCode
 from schemas.words import ALERTS, CAUSES, HEALTH, MOVES, RULES
@@ -75,7 +75,7 @@ def test_words_of_alerts_and_answers_are_those_of_the_core(name):
 
 
 def test_actions_of_requests_are_those_of_the_core():
-    assert [each.value for each in events.Action] == [each.value for each in alerts.Action]
+    assert [each.value for each in events.Action] == [each.value for each in requests.Action]
 
 
 def test_the_causes_are_enumerated():

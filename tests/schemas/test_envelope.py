@@ -75,6 +75,7 @@ def test_binary_mode_needs_only_the_type():
 
 def test_a_type_field_is_data_in_binary_mode():
     envelope = decode(dumps(type="Nonsense", **BEAT), [("ce_type", b"NodeHeartbeat")])
+    assert isinstance(envelope, Envelope)
     assert envelope.message == "NodeHeartbeat"
     assert envelope.data["type"] == "Nonsense"
 
@@ -149,7 +150,7 @@ def listed_words():
 @pytest.mark.parametrize(("name", "field", "words"), [*listed_words()])
 def test_a_word_that_is_none_of_the_listed_ones_is_refused_with_the_list(name, field, words):
     example = {**generate.examples()[name], field: "nonsense"}
-    key = generate.MODELS[name].model_validate(generate.examples()[name]).record_key().encode()
+    key = INPUTS[name].model_validate(generate.examples()[name]).record_key().encode()
     refusal = read(bare(name, **example), key, TOPIC_OF[name])
     assert refusal.code is RefusalCode.WRONG_TYPE
     assert f"field '{field}' must be" in refusal.detail
@@ -375,10 +376,12 @@ def test_the_limits_themselves_are_still_read():
     assert isinstance(decode(bare("Tick", **fields), None), Envelope)
     assert isinstance(decode(bare("Tick", x="x" * 1024), None), Envelope)
     extremes = [limits.INTEGER_MAX, limits.INTEGER_MIN]
-    assert decode(bare("Tick", x=extremes), None).data == {"x": extremes}
+    assert decode(bare("Tick", x=extremes), None) == Envelope("Tick", 1, None, {"x": extremes})
     padding = limits.RECORD_BYTES_MAX - len(bare("Tick"))
     assert isinstance(decode(bare("Tick") + b" " * padding, None), Envelope)
-    assert decode(bare("Tick") + b" " * (padding + 1), None).code == RefusalCode.TOO_LARGE
+    refusal = decode(bare("Tick") + b" " * (padding + 1), None)
+    assert isinstance(refusal, Refusal)
+    assert refusal.code == RefusalCode.TOO_LARGE
 
 
 def test_depth_does_not_depend_on_the_recursion_limit():
@@ -386,7 +389,9 @@ def test_depth_does_not_depend_on_the_recursion_limit():
     sys.setrecursionlimit(20_000)
     try:
         deep = b'{"a":' * 5_000 + b"1" + b"}" * 5_000
-        assert decode(deep, None).code == RefusalCode.TOO_DEEP
+        refusal = decode(deep, None)
+        assert isinstance(refusal, Refusal)
+        assert refusal.code == RefusalCode.TOO_DEEP
     finally:
         sys.setrecursionlimit(before)
 
@@ -416,5 +421,7 @@ def test_other_unknown_fields_are_ignored_and_can_be_counted():
     value = bare("StreamCreated", **CREATED, policies=1, trace_id="x", policy={})
     envelope = decode(value, None)
     assert has_unknown_fields(envelope)
-    assert validate(envelope, b"orders", "streams.v1").stream == "orders"
+    created = validate(envelope, b"orders", "streams.v1")
+    assert isinstance(created, StreamCreated)
+    assert created.stream == "orders"
     assert not has_unknown_fields(decode(bare("StreamCreated", **CREATED), None))

@@ -164,7 +164,7 @@ def rules_are_mended_the_long_way(patch: Patch) -> None:
 @mutation
 def second_best_targets_are_taken(patch: Patch) -> None:
     """A replica is given back where there is a better place, and then moved once more."""
-    find = issuer.find_target
+    find = targets.find_target
 
     def wrong(case: Any, slot: int, view: Any) -> Any:
         best = find(case, slot, view)

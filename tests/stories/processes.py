@@ -94,9 +94,11 @@ def _about(view: NodeView, location: str | None) -> NodeAttributes:
 def _log(said: Iterable[_Word], now: int, end: int) -> PartitionLog:
     ticks = [(at, "", "", 0, None) for at in range(now + 500, end + 1, 1_000)]
     beats, statements, judged = [], [], []
-    for offset, (at, *who, told) in enumerate(sorted([*said, *ticks], key=lambda word: word[:4])):
+    for offset, word in enumerate(sorted([*said, *ticks], key=lambda word: word[:4])):
+        at, node_id, incarnation, sequence, told = word
         place = (offset, at - now, at)
-        if not who[0]:
+        who = (node_id, incarnation, sequence)
+        if not node_id:
             judged.append(Tick(*place, 1))
         elif told is None:
             beats.append(Heartbeat(*place, *who))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
+from schemas.base import Message as AnyMessage
 from schemas.envelope import encode_headers, type_name
 from schemas.outputs import OUTPUTS
-from schemas.outputs import Message as AnyMessage
 from schemas.topics import CATALOGUE, DEAD_LETTERS, full_name
 from streaming.brokers import CommittedReader, Record, make_producer
 from tests.oracle.log import Log

@@ -6,6 +6,7 @@ and that of the compiled form.
 """
 
 from typing import Any
+from unittest.mock import create_autospec
 
 import pytest
 from hypothesis import given
@@ -116,9 +117,8 @@ def test_full_nodes(
     strategy: str, capacity: int | None, slow: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rings count what a node may still take; the others go one by one where it can run out."""
-    fills = []
-    fill = StreamDraft.fill
-    monkeypatch.setattr(StreamDraft, "fill", lambda *given: fills.append(1) or fill(*given))
+    fills = create_autospec(StreamDraft.fill, side_effect=StreamDraft.fill)
+    monkeypatch.setattr(StreamDraft, "fill", fills)
     topology = Topology()
     for number in range(12):
         small = capacity if number % 2 else None
@@ -130,7 +130,7 @@ def test_full_nodes(
     assert all(len(set(nodes)) == 3 for nodes in placed.shards)
     assert view.load.sum() == 90
     assert capacity is None or max(view.load[1::2]) <= capacity
-    assert bool(fills) == (slow and strategy != "multi_level")
+    assert fills.called == (slow and strategy != "multi_level")
 
 
 def test_a_node_that_may_not_lead_never_does() -> None:

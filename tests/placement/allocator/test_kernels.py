@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.allocator import View, domain_tree, kernels
+from placement.allocator import Placement, View, domain_tree, kernels
 from placement.assignments import EMPTY, AssignmentTable
 from placement.model import Liveness, NodeAttributes, StreamSpec
 from placement.policy import Policy, compile_policy
@@ -75,7 +75,7 @@ def test_the_walk_is_as_even_as_choice_by_choice(
     view = View(topology, AssignmentTable())
     spec, policy = StreamSpec("s", shards, factor, {}), policy_of(topology)
     placed = spread.SpreadStrategy().place(spec, policy, view)
-    assert isinstance(placed, spread.Placement)
+    assert isinstance(placed, Placement)
     chosen = [[topology.ids[node] for node in shard] for shard in placed.shards]
     assert all(len(set(shard)) == factor for shard in walked)
     for scope in topology.tiers():
@@ -137,7 +137,7 @@ def test_the_walk_keeps_rules_as_choice_by_choice_does(
             patch.setattr(spread, "BULK_FROM", bulk_from)
             view = View(topology, AssignmentTable())
             placed = spread.SpreadStrategy().place(spec, policy, view)
-        assert isinstance(placed, spread.Placement)
+        assert isinstance(placed, Placement)
         found[bulk_from] = [list(shard) for shard in placed.shards]
     walked, chosen = found[1], found[1 << 20]
     whole = [shard for shard in walked if EMPTY not in shard]

@@ -5,6 +5,7 @@ uneven racks, mixed depth, dead, small and weighted nodes and both kinds of toke
 """
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -122,11 +123,12 @@ def test_columns_find_exactly_the_shards_that_break_a_ring_rule(seed):
         topology.upsert(each.node_id, each.attributes, each.liveness, each.administrative or NONE)
     counts = {"a": rng.randint(0, 3), "b": rng.randint(0, 3)}
     rows = np.array([[rng.randrange(topology.size) for _ in range(3)] for _ in range(40)])
-    for given in (
+    policies: list[dict[str, Any]] = [
         {"strategy": "ring"},
         {"strategy": "ring", "levels": ["1", "location"]},
         {"strategy": "network_topology", "replication": counts},
-    ):
+    ]
+    for given in policies:
         strategy = STRATEGIES[given["strategy"]]
         rules = rules_of(strategy, given, topology)
         assert rules

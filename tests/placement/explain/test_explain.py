@@ -209,7 +209,7 @@ def test_a_reason_stays_short_however_much_a_policy_asks_for():
 def test_an_exception_in_a_trial_leaves_the_fleet_as_it_was(monkeypatch, tries):
     state = fleet("n1 /eu/a", "n2 /eu/b dead", "n3 /eu/c draining")
     spec, policy, _, _ = placed(state, {"rules": [{"at_most": 1, "per": "az"}]})
-    answers = Mock(wraps=remedies.place, side_effect=[DEFAULT] * tries + [RuntimeError])
+    answers = Mock(wraps=place, side_effect=[DEFAULT] * tries + [RuntimeError])
     monkeypatch.setattr(remedies, "place", answers)
     known = state.topology
     before = deepcopy((known.ids, known.liveness, known.administrative, known.domains))

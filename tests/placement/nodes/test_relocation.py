@@ -7,6 +7,7 @@ import pytest
 
 from placement.nodes import AdministrativeOrders, relocation_forecast
 from placement.nodes.relocation_forecast import RelocationForecaster
+from placement.planning import plan
 from placement.state import ReadModel
 from tests.stories.datadriven import parse_command
 from tests.stories.story import Story
@@ -59,7 +60,7 @@ def test_an_exception_in_a_forecast_leaves_the_state_as_it_was(
     story = told("settings relocate_up_to=0", FLEET, TOO_FEW, "create stream=t rf=2 shards=9")
     story.answer(parse_command("relocate node=n3 location=/z/r1"))
     state = story.reconciler.state
-    plans = Mock(wraps=relocation_forecast.plan, side_effect=[DEFAULT] * calls + [RuntimeError])
+    plans = Mock(wraps=plan, side_effect=[DEFAULT] * calls + [RuntimeError])
     monkeypatch.setattr(relocation_forecast, "plan", plans)
     before = facts(state)
     forecaster = RelocationForecaster(state, AdministrativeOrders(state))

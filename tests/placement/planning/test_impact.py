@@ -52,7 +52,7 @@ def test_what_a_plan_touches():
         {"topology": fleet(d=NodeAttributes("/elsewhere"))},
         {"topology": fleet(e=NodeAttributes("/e"))},
         {"lists": LISTS | {("s", 2): ShardState(("d",))}},
-        {"spec": replace(SPEC, policy=dict(reversed(SPEC.policy.items())))},
+        {"spec": replace(SPEC, policy=dict(reversed([*SPEC.policy.items()])))},
         {"load": [9, 9, 9, 9]},
     ],
 )

@@ -16,14 +16,14 @@ from placement.model import (
     MoveAcked,
     MoveKind,
     MoveState,
+    NodeAttributes,
     NodeChanged,
     Ready,
     StreamAltered,
     StreamCreated,
 )
-from placement.model.records import NodeAttributes
 from placement.reconciler import Reconciler
-from schemas import outputs
+from schemas.acks import MoveKind as MoveKindWord
 from schemas.words import MOVES
 
 SHARD = ("s", 0)
@@ -91,7 +91,7 @@ def test_each_kind_sets_the_fields_and_leads_to_the_assignments_of_the_table(
     before = cell.shard
     NEEDS[kind](cell)
     move, during = cell.open_move, cell.shard
-    told = MOVES[outputs.MoveKind(kind)]
+    told = MOVES[MoveKindWord(kind)]
     assert move.kind is kind
     assert (move.remove is not None, move.add is not None) == (told.removes, told.adds)
     assert (move.expected_epoch, move.move_id) == (during.epoch, during.move_id)
@@ -117,7 +117,7 @@ def test_a_leader_is_changed_by_an_assignment_alone(cell: Cell) -> None:
     assert cell.shard.epoch == before.epoch + 1
     assert cell.shard.replicas[0] != before.replicas[0]
     assert {*cell.shard.replicas} == {*before.replicas}
-    told = MOVES[outputs.MoveKind.LEADER]
+    told = MOVES[MoveKindWord.LEADER]
     assert (told.removes, told.adds) == (False, False)
 
 

@@ -95,7 +95,7 @@ def variants(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def parts_of(value: Any) -> tuple[dict[Any, Any], Any]:
     """The parts of a value by name, and what makes such a value of parts; None for a leaf."""
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return value._asdict(), lambda parts: type(value)(**parts)
     if isinstance(value, tuple | list):
         return dict(enumerate(value)), lambda parts: type(value)(parts.values())

@@ -12,7 +12,7 @@ import pytest
 
 from placement.model import Configuration
 from placement.reconciler import Reconciler
-from schemas.cluster import ClusterStream, RefusedStream, parse_cluster
+from schemas.cluster import Cluster, ClusterStream, RefusedStream, parse_cluster
 from tests.builders.placements import ask_one, node, random_nodes, stream, usable
 
 
@@ -192,7 +192,9 @@ def test_the_replication_factor_is_the_sum_where_it_is_not_given():
             {"stream": "t", "shards": 1, "policy": {"strategy": "spread"}},
         ],
     }
-    added, missing = parse_cluster(document).streams
+    cluster = parse_cluster(document)
+    assert isinstance(cluster, Cluster)
+    added, missing = cluster.streams
     assert isinstance(added, ClusterStream)
     assert added.replication_factor == 3
     assert isinstance(missing, RefusedStream)

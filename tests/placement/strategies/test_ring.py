@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from placement.allocator import ring_of
-from placement.model import Configuration, NodeAttributes
+from placement.model import Configuration, Liveness, NodeAttributes
 from placement.reconciler import Reconciler
 from placement.topology import Topology
-from placement.topology.topology import Liveness
 from tests.builders.placements import ask, ask_one, node, random_nodes, stream, usable
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -206,7 +205,7 @@ def test_random_rings_are_walked_as_said():
         if len(place) < factor:
             assert answer.outcome == "rejected"
             continue
-        ring = sorted((t, n.node_id) for n in nodes for t in n.attributes.tokens)
+        ring = sorted((int(t), n.node_id) for n in nodes for t in n.attributes.tokens)
         ring = [(t, n) for t, n in ring if n in place]
         for start, replicas in zip(starts, answer.replicas, strict=True):
             first = next((i for i, (token, _) in enumerate(ring) if token >= start), 0)

@@ -48,10 +48,13 @@ from placement.model import (
     ViolationClass,
 )
 from placement.reconciler import Reconciler
-from schemas import inputs, limits, outputs
+from schemas import inputs, limits
+from schemas.alerts import Alert as AlertMessage
+from schemas.alerts import RequestAnswered
+from schemas.bookkeeping import Memory as MemoryMessage
 from schemas.envelope import Envelope, Refusal, type_name, validate
-from schemas.outputs import OUTPUTS, Message
-from schemas.outputs import NodeView as NodeViewMessage
+from schemas.node_view import NodeView as NodeViewMessage
+from schemas.outputs import OUTPUTS
 from schemas.topics import BY_NAME
 from streaming.codec import inputs as codec
 from streaming.codec.records import (
@@ -156,7 +159,7 @@ def body_of(record: OutRecord) -> dict[str, Any]:
     headers = dict(record.headers)
     message = next(name for name in OUTPUTS if type_name(name).encode() == headers["ce_type"])
     assert message in BY_NAME[record.topic].messages
-    model: Message = OUTPUTS[message].model_validate_json(record.value)
+    model = OUTPUTS[message].model_validate_json(record.value)
     assert record.key.decode() == model.record_key() == (headers["ce_subject"] or b"").decode()
     body: dict[str, Any] = orjson.loads(record.value)
     extra = set(body) - {info.alias or name for name, info in type(model).model_fields.items()}
@@ -212,13 +215,13 @@ def test_nodes(view: NodeView) -> None:
 def test_memory_and_alerts() -> None:
     kept = memory_record("hold", "/a", MEMORY, CELL, 5, 9)
     assert (kept.key, parse_memory(body_of(kept))) == (b"hold//a", MEMORY)
-    outputs.Memory.model_validate(body_of(kept))
+    MemoryMessage.model_validate(body_of(kept))
     told = alert_record(ALERT, 0, CELL, 9)
-    read = outputs.Alert.model_validate(body_of(told))
+    read = AlertMessage.model_validate(body_of(told))
     assert (read.subject, read.severity) == ("/a", "critical")
     answer = answer_record(ANSWER, 0, CELL, 9)
     assert (answer.topic, answer.key) == ("answers.v1", b"n1")
-    assert outputs.RequestAnswered.model_validate(body_of(answer)).request_id == "r1"
+    assert RequestAnswered.model_validate(body_of(answer)).request_id == "r1"
     assert told.key == b"HOLD"
 
 

@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from prometheus_client.samples import Sample
@@ -286,9 +287,9 @@ def test_the_readme_lists_every_metric_and_every_event() -> None:
 
 
 @pytest.fixture
-def lines() -> Iterator[list[logging.LogRecord]]:
-    """What is logged meanwhile."""
-    kept: list[logging.LogRecord] = []
+def lines() -> Iterator[list[Any]]:
+    """The log's records during a test; each has the attributes `event` and `fields`."""
+    kept: list[Any] = []
     logger, handler = logging.getLogger(LOGGER), logging.Handler()
     handler.emit = kept.append  # type: ignore[method-assign]
     logger.addHandler(handler)
@@ -297,9 +298,7 @@ def lines() -> Iterator[list[logging.LogRecord]]:
     logger.removeHandler(handler)
 
 
-def test_answers_to_requests_are_counted_and_are_no_warnings(
-    told: Told, lines: list[logging.LogRecord]
-) -> None:
+def test_answers_to_requests_are_counted_and_are_no_warnings(told: Told, lines: list[Any]) -> None:
     told.batch([node(node_id, 0) for node_id in NODES], 1)
     told.batch([OperatorAsked(2, "r1", Action.CORDON, "n1")], 2)
     told.batch([OperatorAsked(3, "r2", Action.CORDON, "n9")], 3)
@@ -321,7 +320,7 @@ def test_answers_to_requests_are_counted_and_are_no_warnings(
     ],
 )
 def test_an_alert_is_counted_and_logged_by_its_severity(
-    kind: AlertKind, code: Code, severity: str, lines: list[logging.LogRecord]
+    kind: AlertKind, code: Code, severity: str, lines: list[Any]
 ) -> None:
     observer = Observer("main")
     ready = Ready(alerts=[Alert(kind, "/a", 1, Reason(code, "It is so."))])
@@ -344,7 +343,7 @@ def test_an_alert_is_counted_and_logged_by_its_severity(
 def test_batches_are_slow_when_three_in_a_row_are(
     seconds: list[float],
     warnings: int,
-    lines: list[logging.LogRecord],
+    lines: list[Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = [0.0]

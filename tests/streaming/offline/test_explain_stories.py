@@ -7,6 +7,7 @@ the words of the command behind it.
 """
 
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -60,7 +61,7 @@ def test_one_shard_is_explained_as_all_are() -> None:
     nodes[7]["status"] = "dead"
     text = orjson.dumps(document).decode()
 
-    def shards(*words: str) -> list[dict[str, object]]:
+    def shards(*words: str) -> list[dict[str, Any]]:
         found = CliRunner().invoke(app, ["explain", "-", *words, "--output", "json"], input=text)
         return [each for each in orjson.loads(found.stdout)["explain"] if each["stream"] == "s2"]
 

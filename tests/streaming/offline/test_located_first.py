@@ -55,7 +55,7 @@ def copies_of(plan: dict[str, Any]) -> list[Any]:
 
 FOUR = [node("a1", "/a"), node("a2", "/a"), node("b1", "/b"), node("b2", "/b")]
 TWO = [node("n1"), node("n2")]
-CASES = {
+CASES: dict[str, tuple[list[Any], dict[str, Any], int, dict[str, float]]] = {
     "others suffice": (FOUR + TWO, {}, 4, {"n1": 0, "n2": 0}),
     "too few distinct nodes": (FOUR[:2] + TWO, {}, 3, {"a1": 1, "a2": 1, "n1": 0.5, "n2": 0.5}),
     "a required rule": (

@@ -15,12 +15,12 @@ from placement.model import (
     Liveness,
     Move,
     MoveAcked,
+    NodeAttributes,
     NodeChanged,
     OperatorAsked,
     Ready,
     StreamCreated,
 )
-from placement.model.records import NodeAttributes
 from placement.reconciler import Reconciler
 from streaming.cli.render.console import text_console
 from streaming.cli.render.plan import show_rehearsal
