@@ -378,7 +378,7 @@ def test_place_shows_some_streams_or_a_summary():
     ("words", "says"),
     [
         ("--stream nobody", "the file has no stream 'nobody'"),
-        ("--stream s --summary", "--summary is of all streams"),
+        ("--stream s --summary", "--summary covers all streams"),
         ("--summary --output cluster", "--output cluster writes the whole file"),
     ],
 )
