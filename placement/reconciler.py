@@ -149,6 +149,8 @@ class Reconciler:
         state.begin(now)
         if self._carry_out(events):
             self._repair.enqueue_rule_breakers()
+        elif any(isinstance(event, NodeChanged | LocationResolved) for event in events):
+            self._repair.enqueue_rule_breakers(by_weight=True)
         self._rebalancing.run(caught_up)
         self._repair.run(caught_up)
         self._conclude()

@@ -18,7 +18,7 @@ from placement.repair.queue import RepairQueue
 from placement.repair.run import RepairRun
 from placement.repair.triage import shards_without_fit_leader, triage
 from placement.repair.violations import ViolationReporter
-from placement.rules import Strength, find_breaches
+from placement.rules import RuleSet, Strength, find_breaches
 from placement.state import ClusterState
 
 # So many shards are asked one by one whether they need something; more are a repair under way.
@@ -50,15 +50,20 @@ class RepairPlanner:
         self._marks.add((shard, node_id))
         self._queue.dirty.add(shard)
 
-    def enqueue_rule_breakers(self) -> None:
+    def enqueue_rule_breakers(self, by_weight: bool = False) -> None:
         """Have every shard looked at that breaks a rule now, after a domain has come.
 
-        Domains count although their nodes may not receive replicas yet.
+        Domains count although their nodes may not receive replicas yet. With `by_weight` a node
+        has changed and no domain has come: only streams that divide by weight are asked.
         """
         state, judging = self._state, self._state.topology.for_diagnosis()
+        if by_weight and not state.streams.divides_by_weight:
+            return
         for index, rows in state.table.streams():
             stream, shards = state.streams.at(index), rows.tolist()
             assert stream.policy is not None
+            if by_weight and not RuleSet(stream.policy.rules).divides_by_weight:
+                continue
             everywhere = stream.policy.rule_context(stream.spec, judging)
             rules = state.streams.rules(stream)
             for strength in Strength:

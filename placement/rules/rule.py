@@ -116,6 +116,7 @@ class Rule(ABC):
     - `counts_places`: it says how many replicas stand where, which evenness gives way to.
     - `colocates_slots`: replica r of every shard stands on one node, so that a slot moves as one.
     - `keeps_one_domain`: the whole stream stands in one domain of `scope`.
+    - `divides_by_weight`: any node that comes, goes or changes may break it, new domain or not.
     - `prefers_located`: nodes that have a location come first.
     - `ranks_leaders`: it says which replica leads, and nothing else.
     - `balances_cluster`: it is about what the cluster's nodes hold, not about the shard.
@@ -133,6 +134,7 @@ class Rule(ABC):
     counts_places: ClassVar[bool] = False
     colocates_slots: ClassVar[bool] = False
     keeps_one_domain: ClassVar[bool] = False
+    divides_by_weight: ClassVar[bool] = False
     prefers_located: ClassVar[bool] = False
     balances_cluster: ClassVar[bool] = False
     ranks_leaders: ClassVar[bool] = False

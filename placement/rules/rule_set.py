@@ -25,6 +25,11 @@ class RuleSet:
         return any(rule.spans_stream for rule in self.rules)
 
     @property
+    def divides_by_weight(self) -> bool:
+        """Whether the weights of a domain's nodes decide how many replicas it may hold."""
+        return any(rule.divides_by_weight for rule in self.rules)
+
+    @property
     def roles(self) -> tuple[RoleApart, ...]:
         """The rules that keep copies of each shard for a role of their own."""
         return tuple(rule for rule in self.rules if isinstance(rule, RoleApart))

@@ -195,6 +195,7 @@ class Balance(ScopedRule):
 
     spans_stream: ClassVar[bool] = True
     needs_whole_stream: ClassVar[bool] = True
+    divides_by_weight: ClassVar[bool] = True
     fraction: float
     per: Scope
     strength: Strength = Strength.REQUIRED

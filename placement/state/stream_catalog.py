@@ -188,6 +188,11 @@ class StreamCatalog(Mapping[str, Stream]):
         known = self._policies.setdefault(repr(compiled), compiled)
         return known if known == compiled else compiled
 
+    @property
+    def divides_by_weight(self) -> bool:
+        """Whether a policy compiled here has a rule that divides by the weights of nodes."""
+        return any(RuleSet(each.rules).divides_by_weight for each in self._policies.values())
+
     def policy_of(self, index: int) -> Policy | None:
         """Find the policy of a stream by its index in the assignment table."""
         return self._by_index[index].policy
