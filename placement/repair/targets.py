@@ -158,14 +158,17 @@ class RuleScore:
     """Distance of an arrangement from each rule, in their order; 0 if the rule is kept.
 
     The first entry of `required` counts replicas on nodes that the policy does not admit, if it
-    filters nodes.
+    filters nodes. `can_be_led`: one of the replicas may lead; no rule is mended at its expense.
     """
 
     required: tuple[int, ...]
     preferred: tuple[int, ...]
+    can_be_led: bool = True
 
     def is_better_than(self, other: "RuleScore", strength: Strength) -> bool:
         """Whether no required rule is kept worse and rules of this strength are kept better."""
+        if other.can_be_led and not self.can_be_led:
+            return False
         if any(mine > theirs for mine, theirs in zip(self.required, other.required, strict=True)):
             return False
         if strength is Strength.REQUIRED:
@@ -175,7 +178,7 @@ class RuleScore:
     @property
     def key(self) -> tuple[int, tuple[int, ...]]:
         """Sort key among arrangements of a shard: required rules together, then preferred ones."""
-        return sum(self.required), self.preferred
+        return sum(self.required) + (not self.can_be_led), self.preferred
 
 
 def score(case: ShardCase, topology: Topology) -> RuleScore:
@@ -201,7 +204,14 @@ def score(case: ShardCase, topology: Topology) -> RuleScore:
             continue
         each = (min(int(rule.penalty(context)[case.nodes[s]]), NEVER) for s, context in asked)
         sums[rule.strength].append(sum(each))
-    return RuleScore(tuple(sums[Strength.REQUIRED]), tuple(sums[Strength.PREFERRED]))
+    led = topology.can_lead.all() or _can_be_led(case, live, topology)
+    return RuleScore(tuple(sums[Strength.REQUIRED]), tuple(sums[Strength.PREFERRED]), bool(led))
+
+
+def _can_be_led(case: ShardCase, slots: Sequence[int], topology: Topology) -> bool:
+    """Whether a replica in one of the slots may lead; copies with a role of their own never do."""
+    plain = max(case.factor - RuleSet(case.rules).role_copies, 1)
+    return any(topology.can_lead[case.nodes[slot]] for slot in slots if slot < plain)
 
 
 def find_target(case: ShardCase, slot: int, view: View, may_stay: bool = False) -> int | Reason:

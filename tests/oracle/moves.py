@@ -119,6 +119,11 @@ def broken_with(world: World, shard: Shard, nodes: Sequence[str]) -> dict[Any, t
     return found
 
 
+def can_be_led(world: World, nodes: Sequence[str]) -> bool:
+    """Whether one of the nodes may lead."""
+    return any(world.nodes[node].get("leader", True) for node in nodes)
+
+
 def judge_words(ended: Sequence[Value], words: set[tuple[str, str]]) -> Iterator[str]:
     """Moves are accepted, completed and failed by their executor's word only: `words` are what was
     said in the batch, as (kind, move id), or as (kind, stream/shard) of no move in particular."""

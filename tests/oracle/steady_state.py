@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tests.oracle.moves import broken_with, more_broken
+from tests.oracle.moves import broken_with, can_be_led, more_broken
 from tests.oracle.policy import is_judged, moves_together
 from tests.oracle.world import Shard, Value, World
 
@@ -82,9 +82,10 @@ def _missed_of(world: World, shard: Shard, assignment: Value, spec: Value) -> It
     for old in filter(world.alive, kept):
         for node in targets:
             after = [node if each == old else each for each in kept]
-            if more_broken(world, shard, after, kept) and not more_broken(
-                world, shard, kept, after
-            ):
+            # A shard that can be led is not mended by a node that leaves nobody to lead it.
+            leaderless = can_be_led(world, kept) and not can_be_led(world, after)
+            better = more_broken(world, shard, after, kept)
+            if better and not leaderless and not more_broken(world, shard, kept, after):
                 yield f"{shard} with {kept} breaks {broken}, though {after} would be better"
 
 
