@@ -66,7 +66,7 @@ class Grant:
 
 
 def grants(prefix: str = DEFAULT_PREFIX, cell: str = "main") -> list[Grant]:
-    """The least rights of every role, in the order of ROLES and of the catalogue.
+    """List the least rights of every role, in the order of ROLES and of the catalogue.
 
     Readers that join a consumer group need Read on its name besides, which is theirs to choose;
     ours join none.

@@ -49,7 +49,7 @@ class MoveMessage(Message):
     )
 
     def record_key(self) -> str:
-        """The shard the move belongs to."""
+        """Return the shard that the move belongs to."""
         return f"{self.stream}/{self.shard}"
 
 

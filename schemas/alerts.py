@@ -75,7 +75,7 @@ class Alert(Message):
     )
 
     def record_key(self) -> str:
-        """The kind."""
+        """Return the alert's kind."""
         return self.kind
 
 
@@ -111,5 +111,5 @@ class RequestAnswered(Message):
     )
 
     def record_key(self) -> str:
-        """The target of the request."""
+        """Return the target of the request."""
         return self.target

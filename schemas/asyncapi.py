@@ -33,7 +33,8 @@ _HEADERS = {
 def document(
     models: Mapping[str, type[WireModel]], examples: Mapping[str, dict[str, Any]]
 ) -> dict[str, Any]:
-    """The whole document; `models` and `examples`, one payload each, by message name."""
+    """Compose the whole AsyncAPI document from `models` and `examples` (one payload each) by
+    message name."""
     return {
         "asyncapi": "3.0.0",
         "info": {

@@ -32,7 +32,7 @@ class Message(WireModel):
     """Base of the values of records."""
 
     def record_key(self) -> str:
-        """The key its record must have on a topic."""
+        """Return the key that the message's record must have on its topic."""
         raise NotImplementedError(f"{type(self).__name__} does not say what its key is")
 
 
@@ -123,7 +123,7 @@ def _nested_models(
 
 
 def _has_model(annotation: Any) -> bool:
-    """Whether a model stands anywhere inside a field's type: nothing else has unknown fields."""
+    """Return whether a field's type contains a model; only models can have unknown fields."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return True
     return any(map(_has_model, get_args(annotation)))
@@ -206,7 +206,7 @@ def _format_expected(fault: ErrorDetails) -> str:
 
 
 def _path(loc: tuple[int | str, ...], data: Any) -> str:
-    """`replicas[0][2]`: the parts of pydantic's location that exist in the data.
+    """Format the parts of pydantic's location that exist in the data, as in `replicas[0][2]`.
 
     The other parts name branches of a union, except the last one, which may be a missing field.
     """

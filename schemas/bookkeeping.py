@@ -32,7 +32,7 @@ class Memory(Message):
     at: TimeMs = Field(description="When it was written, in ms since the epoch, UTC.")
 
     def record_key(self) -> str:
-        """Kind and name."""
+        """Return kind and name."""
         return f"{self.kind}/{self.name}"
 
 
@@ -62,7 +62,7 @@ class JournalEntry(Message):
     )
 
     def record_key(self) -> str:
-        """The cell."""
+        """Return the cell."""
         return self.cell
 
 
@@ -132,5 +132,5 @@ class CommitMarker(Message):
     )
 
     def record_key(self) -> str:
-        """The cell."""
+        """Return the cell."""
         return self.cell

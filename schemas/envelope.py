@@ -98,7 +98,7 @@ def validate(envelope: Envelope, key: bytes | None, topic: str) -> InputMessage 
 
 
 def has_unknown_fields(envelope: Envelope) -> bool:
-    """Whether a message carries fields that this version does not know, and ignores."""
+    """Return whether a message has fields that this version does not know and ignores."""
     return not INPUTS[envelope.message].model_fields.keys() >= envelope.data.keys()
 
 

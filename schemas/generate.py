@@ -60,7 +60,7 @@ def schema_files() -> dict[Path, str]:
 
 
 def readme(text: str) -> str:
-    """The README with what is between its `<!-- name -->` and `<!-- /name -->` marks renewed."""
+    """Renew the README between its `<!-- name -->` and `<!-- /name -->` marks."""
     for name, table in _tables().items():
         opening, closing = f"<!-- {name} -->\n", f"<!-- /{name} -->"
         before, _, rest = text.partition(opening)

@@ -67,7 +67,7 @@ class NodeMessage(Message):
     )
 
     def record_key(self) -> str:
-        """The node's id."""
+        """Return the node's id."""
         return self.node_id
 
 
@@ -181,7 +181,7 @@ class NodeInventory(Message):
     location: Location = Field(description="Where the node stands, top tier first.")
 
     def record_key(self) -> str:
-        """The node's id."""
+        """Return the node's id."""
         return self.node_id
 
 
@@ -201,12 +201,13 @@ class Tick(Message):
     number: Ordinal = Field(description="Number of the tick, from 1 at each start of a writer.")
 
     def record_key(self) -> str:
-        """The key of all ticks."""
+        """Return the key of all ticks."""
         return TICK_KEY
 
 
 def _whole_number(value: object) -> int:
-    """The number, or the digits of one; the core says what is wrong with anything else."""
+    """Read a whole number or its digits; return 0 for anything else, which the core refuses with a
+    reason."""
     if isinstance(value, str) and value.isdecimal() and len(value) <= _DIGITS_MAX:
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
@@ -277,7 +278,7 @@ class StreamRequest(WireModel):
     @model_validator(mode="before")
     @classmethod
     def _add_up_replication(cls, data: Any) -> Any:
-        """A policy that counts replicas per datacenter says the replication factor with it."""
+        """Derive the replication factor from a policy that counts replicas per datacenter."""
         policy = data.get("policy") if isinstance(data, Mapping) else None
         counts = policy.get("replication") if isinstance(policy, Mapping) else None
         if not isinstance(counts, Mapping) or data.get("replication_factor") is not None:
@@ -294,7 +295,7 @@ class StreamCreated(StreamRequest, Message):
     )
 
     def record_key(self) -> str:
-        """The stream's name."""
+        """Return the stream's name."""
         return self.stream
 
 
@@ -315,7 +316,7 @@ class StreamAltered(StreamRequest, Message):
     )
 
     def record_key(self) -> str:
-        """The stream's name."""
+        """Return the stream's name."""
         return self.stream
 
 
@@ -332,7 +333,7 @@ class StreamDropped(Message):
     )
 
     def record_key(self) -> str:
-        """The stream's name."""
+        """Return the stream's name."""
         return self.stream
 
 

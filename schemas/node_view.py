@@ -290,5 +290,5 @@ class NodeView(Message):
     )
 
     def record_key(self) -> str:
-        """The node's id."""
+        """Return the node's id."""
         return self.node_id

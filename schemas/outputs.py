@@ -89,7 +89,7 @@ class Strength(StrEnum):
 
 
 class ViolationClass(StrEnum):
-    """Whether anything can be done about a violation, and when.
+    """Says if a violation can be repaired, and when.
 
     `fixable`: repair is at it, or will be. `deferred`: it waits for a hold, a limit or a pause;
     with NO_CANDIDATE for a change of the fleet: the nodes admit an arrangement, the search found no
@@ -179,7 +179,7 @@ class Decision(Message):
     )
 
     def record_key(self) -> str:
-        """The stream's name."""
+        """Return the stream's name."""
         return self.stream
 
 
@@ -221,7 +221,7 @@ class Assignment(Message):
     )
 
     def record_key(self) -> str:
-        """The shard."""
+        """Return the shard."""
         return f"{self.stream}/{self.shard}"
 
 
@@ -283,7 +283,7 @@ class Move(Message):
     )
 
     def record_key(self) -> str:
-        """The move's id."""
+        """Return the move's id."""
         return self.move_id
 
 
@@ -330,7 +330,7 @@ class Violations(Message):
     )
 
     def record_key(self) -> str:
-        """The shard."""
+        """Return the shard."""
         return f"{self.stream}/{self.shard}"
 
 

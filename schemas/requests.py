@@ -66,7 +66,7 @@ class OperatorRequest(Message):
     reason: Text | None = Field(default=None, description="Why, as free text for people.")
 
     def record_key(self) -> str:
-        """The target of the request."""
+        """Return the target of the request."""
         return self.target
 
 

@@ -23,7 +23,7 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
 
 
 def find_meant_field(name: str, absent: Iterable[str]) -> str | None:
-    """The field that an unknown one is a misspelling of, among those that are not given.
+    """Find the field, among those not given, that an unknown field misspells.
 
     It is the same but for capitals and separators (`replicationFactor`), or one slip away, two in
     a long name: a letter wrong, missing, too many, or two swapped. The first letter is right, and

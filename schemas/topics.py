@@ -225,7 +225,8 @@ BY_NAME: Mapping[str, Topic] = {topic.name: topic for topic in CATALOGUE}
 
 
 def full_name(topic: Topic | str, prefix: str = DEFAULT_PREFIX) -> str:
-    """The name on the broker: prefix and short name; dead letters are `dlq.` + prefix + `v1`.
+    """Return the topic's name on the broker: prefix and short name; dead letters: `dlq.` + prefix +
+    `v1`.
 
     The `dlq.` comes first because share groups only accept dead letter topics called so
     (KIP-1191). Raises ValueError for a prefix of other characters than letters, digits, `-`, `.`.
@@ -243,7 +244,7 @@ def full_name(topic: Topic | str, prefix: str = DEFAULT_PREFIX) -> str:
 
 
 def configs_for(topic: Topic, replication_factor: int | None) -> dict[str, str]:
-    """The topic's settings on a cluster that keeps `replication_factor` copies.
+    """Return the topic's settings on a cluster that keeps `replication_factor` copies.
 
     With three copies or more, two must have a record before it counts as written: what was
     committed survives the loss of a broker, and writing goes on while one is down. None leaves

@@ -85,8 +85,8 @@ def choose(
 def _choose_least_loaded(
     found: NDArray[np.int64], need: ReplicaRequest, view: View, steps: Trace
 ) -> int:
-    """Of equal nodes the one whose domains carry least, level by level, then the least loaded, then
-    one by lot."""
+    """Choose the node whose domains carry least, level by level; then the least loaded; then one by
+    lot."""
     for scope in view.topology.tiers():
         if len(found) == 1:
             break
@@ -112,7 +112,8 @@ def break_tie(found: Any, need: ReplicaRequest, topology: Topology) -> int:
 def _keep_nearest(
     found: NDArray[np.int64], climbs: NDArray[np.int64], view: View
 ) -> NDArray[np.int64]:
-    """The nearest nodes among those near the mean; all where only the farthest are left."""
+    """Keep the nearest nodes among those near the mean load; keep all where only the farthest are
+    left."""
     levels = np.unique(climbs[found])
     for level in levels[:-1].tolist():
         nodes = found[climbs[found] == level]
@@ -189,7 +190,7 @@ def explain_shortage(needed: int, policy: Policy, mask: Mask, view: View, wanted
 
 
 def _may_use_suspect(mask: Mask, view: View) -> bool:
-    """Whether suspect nodes may hold replicas, too."""
+    """Return whether suspect nodes may also hold replicas."""
     return bool((mask & view.topology.fenced).any())
 
 

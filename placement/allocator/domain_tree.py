@@ -40,7 +40,8 @@ class DomainTree:
 
     @property
     def looked_at(self) -> int:
-        """Bound the elements that a kernel looks at for one replica: the widest way down."""
+        """Bound the number of elements that a kernel reads for one replica: the widest path down
+        the tree."""
         widest = int((self.elements[1] - self.elements[0]).max(initial=1))
         return widest * (len(self.above) + 1)
 

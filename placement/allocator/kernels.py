@@ -44,7 +44,7 @@ def run(kernel: Callable[..., Any], looked_at: int, *arguments: Any) -> tuple[An
 
 
 def _pays(looked_at: int) -> bool:
-    """Whether compiled code is the faster way to look at so many elements."""
+    """Return whether compiled code is faster than NumPy for so many elements."""
     if looked_at >= COMPILED_NEXT_FROM:
         _so_far["looked at"] += looked_at
     if _compiled:
@@ -125,7 +125,7 @@ def spread_shards(  # noqa: C901 - numba caches no function that calls another k
 def deal_shards(  # noqa: C901 - numba caches no function that calls another kernel
     tree: Any, turn: Any, pressure: Any, weight: Any, room: Any, factor: int, out: Any
 ) -> None:
-    """Deal shard after shard out over a tree of rings, from the root down.
+    """Deal the replicas of each shard in turn over a tree of rings, from the root down.
 
     Each step goes to the child with fewest of the shard, then fewest of the stream (for nodes by
     weight, with one more), then least pressure, then the one whose turn comes first.
@@ -278,7 +278,7 @@ def draw_servers(
 
 
 def put_leaders_first(weight: Any, factor: int, out: Any) -> None:
-    """Bring the node that leads least for its weight to the front of each shard in `out`.
+    """Move the node that leads least for its weight to the front of each shard in `out`.
 
     Among equals the first one.
     """

@@ -72,7 +72,7 @@ class _Leaders:
         )
 
     def can_improve(self, source: int, target: int) -> bool:
-        """Whether leaders are more even after one lead passes from source to target.
+        """Return whether leaders are more even after one lead passes from source to target.
 
         The first level where the nodes differ decides, by the sum of squares per weight.
         """
@@ -90,7 +90,7 @@ class _Leaders:
 
 
 def _improve(chosen: list[int], members: Sequence[Sequence[int]], counts: _Leaders) -> None:
-    """Hand leadership along chains of shards until none makes it more even."""
+    """Pass leadership along chains of shards until no chain makes it more even."""
     led: dict[int, list[int]] = {}
     for shard, leader in enumerate(chosen):
         led.setdefault(leader, []).append(shard)
@@ -137,7 +137,7 @@ def _find_chain(
 def _trace_chain(
     target: int, source: int, came: dict[int, tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """The chain's steps from its end to its start, each freeing the node that the next takes."""
+    """List the chain's steps from end to start; each frees the node that the next step takes."""
     path: list[tuple[int, int]] = []
     node = target
     while node != source:

@@ -89,7 +89,7 @@ _KINDS = (_OPEN, _OPEN | _NEAR, _IDLE, _IDLE | _NEAR)
 
 
 def can_choose_by_class(strategy: Strategy, need: ReplicaRequest) -> bool:
-    """Whether `extend` of this strategy is `choose` by its rules."""
+    """Return whether `choose_by_class` may replace the strategy's own `extend` for this request."""
     by_rules = type(strategy).extend is ByRules.extend
     last = len(need.kept) + 1 >= need.replication_factor
     return by_rules or (last and strategy.places_by_choice)
@@ -139,7 +139,8 @@ class ClassRule:
     interchangeable: bool
 
     def may_matter(self, found: AllowedClasses, used: Sequence[int]) -> bool:
-        """Whether the rule may prefer some of the classes, given the domains `used` of replicas.
+        """Return whether the rule may prefer some classes, if replicas already lie in the domains
+        `used`.
 
         It cannot if it treats empty domains alike and all domains of the classes are empty.
         """
@@ -305,7 +306,7 @@ class ClassIndex:
 
     @staticmethod
     def _match(kind: int, kinds: Any) -> Any:
-        """Whether `kinds` (one or an array) have all the properties of `kind`."""
+        """Return whether `kinds` (one or an array) have all the properties of `kind`."""
         return (kinds & kind) == kind
 
     def choose(self, class_rules: Sequence[ClassRule], need: ReplicaRequest) -> int | None:

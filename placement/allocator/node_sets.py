@@ -175,7 +175,7 @@ class _Search:
         return self._search_greedily() if self._steps <= 0 else []
 
     def _try(self, count: int) -> Pairs | None:
-        """Look for sets that are as even as the goal; returns the evenness to try next."""
+        """Search for sets as even as the goal; return the evenness to try next."""
         self._next = None
         self._descend(0, count, (0,) * len(self._wishes), 0, [])
         return self._next
@@ -251,7 +251,7 @@ class _Search:
         return (tuple(pairs), cost) if self._has_flow(start, left) else None
 
     def _has_flow(self, start: int, left: int) -> bool:
-        """Whether every two limited columns together leave room for `left` more replicas."""
+        """Return whether every two limited columns together leave room for `left` more replicas."""
         limited = [index for index, cap in enumerate(self._caps) if cap is not None]
         return left == 1 or all(
             self._count_flow(one, other, start, left) >= left

@@ -94,7 +94,7 @@ class SetStrategy(ByRules):
 
 
 def _lead_evenly(shards: Sequence[list[int]], policy: Policy, view: View) -> None:
-    """Pass the lead of these shards on to those of their nodes that lead less.
+    """Pass the lead of these shards to those of their nodes that lead less.
 
     Not if the user has rules, which may be about leaders.
     """

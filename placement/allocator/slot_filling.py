@@ -174,7 +174,7 @@ def _put_in_front(leader: int, nodes: list[int]) -> list[int]:
 def _possible_leaders(
     nodes: list[int], policy: Policy, factor: int, topology: Topology
 ) -> list[int]:
-    """Keep the nodes that may lead and stand where the user's rules want the leader.
+    """Keep the nodes that may lead and lie where the user's rules want the leader.
 
     If none may lead, all that stand where the rules want it.
     """

@@ -78,12 +78,12 @@ class Strategy(Compiles, Protocol):
 
     @property
     def has_leaders(self) -> bool:
-        """Whether the first replica leads, so that leaders are evened out."""
+        """True if the first replica leads, so that the allocator evens out leaders."""
         ...
 
     @property
     def places_by_choice(self) -> bool:
-        """Whether `choose` decides where a shard's last replica goes.
+        """True if `choose` decides where a shard's last replica goes.
 
         `explain` then names the step of `choose` that decided, instead of an order of the
         strategy's own.
@@ -92,7 +92,7 @@ class Strategy(Compiles, Protocol):
 
     @property
     def followers_on_suspect(self) -> bool:
-        """Whether followers may be placed on suspect nodes where nothing else is left."""
+        """True if followers may go to suspect nodes when no other node is left."""
         ...
 
 
@@ -111,7 +111,7 @@ class ByRules:
     def find_fault(
         self, _spec: StreamSpec, _policy: Policy, _topology: Topology, /
     ) -> Reason | None:
-        """Nothing."""
+        """Find no fault: a strategy by rules accepts every request."""
         return None
 
     def advice(

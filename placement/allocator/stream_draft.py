@@ -149,7 +149,7 @@ class StreamDraft:
         return list(reasons.values())
 
     def put(self, shard: int, kept: Sequence[int], whole: list[int]) -> None:
-        """Enter the new replicas of a shard, those that are not among `kept`."""
+        """Store the new replicas of a shard, those that are not among `kept`."""
         missing = self.spec.replication_factor - len(whole)
         self.shards[shard][:] = whole + [EMPTY] * missing
         for slot, node in enumerate(whole):
@@ -167,7 +167,7 @@ class StreamDraft:
         return np.asarray(ordered)
 
     def enter(self, nodes: Nodes) -> None:
-        """Enter the nodes of all shards, leaders first."""
+        """Store the nodes of all shards, leaders first."""
         factor, size = self.spec.replication_factor, self.view.topology.size
         self.shards = nodes.reshape(-1, factor).tolist()
         self.counts = np.bincount(nodes, minlength=size)
@@ -239,7 +239,7 @@ def place_by(
 
 
 def is_colocated(policy: Policy) -> bool:
-    """Whether the user wants replica r of all shards on one node."""
+    """Return whether the policy keeps replica r of all shards on one node."""
     return RuleSet(policy.rules).is_colocated
 
 

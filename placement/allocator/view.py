@@ -186,7 +186,8 @@ class View:
         return share + np.maximum(_NEAR * share, 1)
 
     def is_crowded(self, nodes: Any) -> Any:
-        """Whether one more replica puts each of `nodes` (an index or several) above `near_mean`."""
+        """Return whether one more replica lifts each of `nodes` (an index or several) above
+        `near_mean`."""
         return self.load[nodes] + 1 > self.near_mean[nodes]
 
     def pressure(self, nodes: Any) -> Any:

@@ -26,7 +26,7 @@ class Extents:
         self._free: list[tuple[int, int]] = []
 
     def take(self, count: int) -> int:
-        """Take a stretch of so many places: the first gap that is long enough, or the end.
+        """Allocate a range of slots: the first gap that is long enough, or the end.
 
         Returns its first place.
         """
@@ -40,7 +40,7 @@ class Extents:
         return first
 
     def give(self, first: int, count: int) -> None:
-        """Give a stretch back; free neighbours become one."""
+        """Free a range of slots; adjacent free ranges are merged."""
         place = bisect_left(self._free, (first, 0))
         if place < len(self._free) and self._free[place][0] == first + count:
             count += self._free.pop(place)[1]
@@ -102,7 +102,7 @@ class AssignmentTable:
         return self._leaders[:nodes]
 
     def add_shards(self, stream: int, count: int, slots: int) -> range:
-        """Give a stream so many more shards with empty slots; returns their indexes."""
+        """Add shards with empty slots to a stream; return their indexes."""
         known = self.shards_of(stream)
         shards = self._shards.take(count)
         base = self._slots.take(count * slots)
@@ -115,7 +115,7 @@ class AssignmentTable:
         return added
 
     def widen(self, stream: int, slots: int) -> None:
-        """Give every shard of a stream so many slots, the new ones empty and behind the others."""
+        """Widen every shard of a stream to a number of slots; new slots are empty and come last."""
         shards = self.shards_of(stream)
         kept = [self.nodes(shard) for shard in shards]
         self._free_slots(shards)
@@ -327,14 +327,14 @@ class AssignmentTable:
             self._leaders = np.concatenate([self._leaders, np.zeros(more, np.int64)])
 
     def _place(self, shards: Sequence[int], base: int, slots: int) -> None:
-        """Give the shards their slots, one after the other from `base` on."""
+        """Assign the shards their slots in sequence from `base` on."""
         indexes = np.asarray(shards, np.int64)
         self._shard_base[indexes] = base + slots * np.arange(len(indexes))
         self._shard_factor[indexes] = slots
         self._slot_shard[base : base + slots * len(indexes)] = np.repeat(indexes, slots)
 
     def _free_slots(self, shards: Sequence[int]) -> None:
-        """Empty all slots of the shards and give them back."""
+        """Empty all slots of the shards and free their ranges."""
         for shard in shards:
             for slot in range(self.factor(shard)):
                 self.set(shard, slot, EMPTY)

@@ -68,7 +68,7 @@ class HoldController:
         self._changed = False
 
     def resume(self) -> None:
-        """Go on with the holds that a restored state remembers."""
+        """Continue the holds that a restored state remembers."""
         state = self._state
         for name, body in state.memory.of_kind(KIND).items():
             self._held[name] = ActiveHold(**body)
@@ -91,7 +91,7 @@ class HoldController:
         return sorted(self._nodes_away(self._held[name]), key=lambda node: int(rank[node]))
 
     def override(self, name: str) -> None:
-        """Let repair replace the replicas of a hold all the same.
+        """Allow repair to replace the replicas of a hold.
 
         The hold stays overridden until the nodes that went are away for longer than the window.
         """
@@ -222,7 +222,7 @@ class HoldController:
         return reached[False] - reached[True]
 
     def _apply(self) -> None:
-        """Tell topology and repair whose replicas are meant to stay."""
+        """Inform topology and repair which nodes keep their replicas under a hold."""
         before, self._kept = self._kept, self._held_nodes()
         rank = self._state.topology.order()
         for node in sorted(before ^ self._kept, key=lambda node: int(rank[node])):

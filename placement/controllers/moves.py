@@ -118,7 +118,7 @@ class MoveController:
             self._state.moves.forget_failures(shard, node_id)
 
     def remind(self) -> None:
-        """Tell executors again of the moves that were called off and that they have not stopped."""
+        """Remind executors of moves that were called off and that they have not stopped."""
         state = self._state
         for move_id in state.moves.cancel_notices.due_moves(
             state.now - state.configuration.remind_ms
@@ -227,7 +227,7 @@ class MoveController:
         ]
 
     def _back_off(self, move: Move) -> None:
-        """Leave the target of a failed move alone for a while."""
+        """Avoid the target of a failed move for a while."""
         state, at = self._state, (move.stream, move.shard)
         node_id = move.add or move.remove
         assert node_id is not None, "a move of a leader is never open"

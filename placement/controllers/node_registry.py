@@ -35,20 +35,20 @@ class NodeRegistry:
         self._leaving: set[str] = set()
 
     def resume(self) -> None:
-        """Go on with the nodes of a restored state that are leaving."""
+        """Continue with the nodes of a restored state that are leaving."""
         views = self._state.nodes.values()
         gone = (view for view in views if view.liveness is Liveness.UNREGISTERED)
         self._leaving.update(view.node_id for view in gone)
 
     def release_indexes(self) -> None:
-        """Free the indexes of nodes that are gone and that nothing refers to any more."""
+        """Free the indexes of nodes that are gone and have no references left."""
         state = self._state
         for node in sorted(state.topology.forgotten):
             if not state.table.load(node + 1)[node] and not state.ledger.refers_to(node):
                 state.topology.release(node)
 
     def enter(self, view: NodeView) -> None:
-        """Enter what is known of a node now, with the guard that follows from it.
+        """Record a node's present state and derive its guard.
 
         Its shards are looked at, and its open moves reviewed; where placement may see another node
         in it, waiting streams and repairs are tried again.

@@ -164,7 +164,7 @@ class NodeController:
         )
 
     def _alert_on_conflict(self, before: NodeView | None, view: NodeView) -> None:
-        """Tell people, once, of a second process that uses a node's id."""
+        """Alert operators once if a second process uses a node's id."""
         refused = view.lives.refused
         known = before.lives.refused if before is not None else None
         if refused is None or (known is not None and known.since == refused.since):

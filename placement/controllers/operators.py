@@ -69,7 +69,7 @@ class OperatorController:
         )
 
     def apply_request(self, event: OperatorAsked) -> None:
-        """Carry out a request and answer it, or answer why not."""
+        """Carry out an operator's request and answer it, or answer why it is refused."""
         seen = self.preview(event)
         refused = seen.refusal_for(event.expected_hash) or self._carry_out(event, seen)
         answer = Answer(
@@ -119,7 +119,7 @@ class OperatorController:
         return None
 
     def _begin_order(self, event: OperatorAsked, seen: Preview) -> None:
-        """Enter an order and give its nodes the state that it makes."""
+        """Record an order and put its nodes into the state that the order demands."""
         known = self._orders.by_target.get(event.target)
         until = None if event.ttl_ms is None else self._state.now + event.ttl_ms
         if known is None:
@@ -141,7 +141,7 @@ class OperatorController:
                 self._call_off(node)
 
     def _apply_orders(self, node: int) -> None:
-        """Give the node the state that its orders make."""
+        """Put the node into the state that its orders demand."""
         topology = self._state.topology
         view = self._state.nodes[topology.ids[node]]
         order = self._orders.strongest_order(view.node_id, topology.locations[node])
@@ -181,7 +181,7 @@ class OperatorController:
         return bool(expired)
 
     def progress(self) -> None:
-        """Report how far drains have come: now and then, and when nothing is left."""
+        """Report the progress of drains from time to time, and when one is complete."""
         for order in sorted(self._orders.by_target.values(), key=lambda each: each.target):
             if order.action is not Action.DRAIN:
                 continue

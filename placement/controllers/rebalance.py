@@ -73,14 +73,14 @@ class RebalanceController:
         self._eligible = np.zeros(0, bool)
 
     def resume(self) -> None:
-        """Go on with the plan that a restored state remembers."""
+        """Continue the plan that a restored state remembers."""
         found = self._state.memory.of_kind(KIND)
         queued = {name: body for name, body in found.items() if name != WANTED}
         self._left = cast("dict[str, QueuedMove]", queued)
         self._eligible = self._state.topology.eligible.copy()
 
     def want(self, why: str, after: int = 0) -> None:
-        """Have the fleet rebalanced, not before the given time."""
+        """Request a rebalance of the fleet, not before the given time."""
         self._state.memory.remember(KIND, WANTED, {"why": why, "after": after})
 
     def plan(self) -> Proposal:
@@ -124,7 +124,7 @@ class RebalanceController:
             self.want("a move was not completed", self._retry_at)
 
     def run(self, caught_up: bool) -> None:
-        """Notice what makes a rebalance wanted; plan and issue it where no repair is wanted."""
+        """Detect triggers of a rebalance; plan and issue it while no repair is needed."""
         self._notice()
         wanted = self._state.memory.get((KIND, WANTED))
         if not caught_up or (wanted is None and not self._left) or not self._repair.is_idle():

@@ -59,7 +59,7 @@ class StreamController:
         self._dropped: deque[tuple[int, str]] = deque()
 
     def resume(self) -> None:
-        """Go on with the streams of a restored state."""
+        """Continue with the streams of a restored state."""
         for stream in self._state.streams.values():
             self._file(stream.decision)
         for opened in self._state.ledger.by_shard.values():
@@ -124,7 +124,7 @@ class StreamController:
             self._repair.enqueue(stream.shards)
 
     def _enter(self, stream: Stream, shards: Sequence[Sequence[int]]) -> None:
-        """Enter the placement of a stream."""
+        """Record the placement of a stream."""
         topology, outcome = self._state.topology, stream.decision.outcome
         allotted = self._state.allocate_slots(stream, shards)
         self._fill(allotted, shards)
@@ -227,7 +227,7 @@ class StreamController:
         self._publish(decision, None)
 
     def apply_replica_loss(self, event: ReplicaLost) -> Reason | None:
-        """Take a lost replica out of its shard, so that repair makes another.
+        """Remove a lost replica from its shard, so that repair makes another.
 
         Returns why, where there is no such shard or node. The same node may be chosen again, like
         any other; it says so if it cannot hold it. A replica that is not there is counted: it was

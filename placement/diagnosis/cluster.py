@@ -313,7 +313,7 @@ class _Group:
     def _stream_findings(
         self, rule: Rule, each: StreamToDiagnose, rows: slice
     ) -> list[RuleFinding]:
-        """Ask a rule on the whole stream; a domain is reported once."""
+        """Ask a rule about the whole stream; report each domain once."""
         topology = self._everywhere.topology
         nodes, holds = self._rows.nodes[rows], self._holds[rows]
         everything = nodes[holds]

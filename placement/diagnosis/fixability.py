@@ -116,8 +116,8 @@ class FixabilityChecker:
         return self._topology.derive(key, make, by_condition=True)[2]
 
     def _why_not_at_all(self, spec: StreamSpec, rule: Rule | None) -> Reason | None:
-        """Let the strategy place the stream alone in the fleet; return why that keeps not all
-        rules."""
+        """Return why the strategy keeps not all rules even if it places the stream alone in the
+        fleet."""
         view = View(self._topology, AssignmentTable())
         placed = STRATEGIES[self._policy.strategy].place(spec, self._policy, view)
         if isinstance(placed, Reason):

@@ -73,7 +73,7 @@ class Incarnations:
         )
 
     def restore(self, node: int, lives: Lives) -> None:
-        """Continue from published lives; all of them count as heard just now."""
+        """Restore published lives; all of them count as heard at this time."""
         now = Mark(NO_PARTITION, 0)
         if lives.pending is not None:
             self.waiting[node] = WaitingLife(lives.pending, lives.pending.sequence, now, now)
@@ -98,7 +98,7 @@ class Incarnations:
         return incarnation in self._earlier.get(node, ())
 
     def wait(self, node: int, life: PendingLife, at: Mark) -> bool:
-        """Let a later life wait that has registered, or has spoken of itself again.
+        """Queue a later life that has registered or has sent another statement about itself.
 
         Of two that wait, the later one stays. Returns whether that has to be published: an agent
         that registers again and again while it waits changes nothing.
@@ -120,7 +120,7 @@ class Incarnations:
         self._withdraw(node, self.waiting.pop(node).life.incarnation)
 
     def follow(self, node: int, earlier: str, later: str, at: Mark) -> None:
-        """Give the name to a later life."""
+        """Pass the name to a later life."""
         waiting = self.waiting.pop(node, None)
         if waiting is not None and waiting.life.incarnation != later:
             self._add_earlier(node, waiting.life.incarnation, later)

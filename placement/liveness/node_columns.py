@@ -56,7 +56,7 @@ class NodeColumns:
         self.partition, self.sampled, self.usual = columns[3:]
 
     def append(self, node_id: str) -> int:
-        """Give a node a row, that of a forgotten node if there is one; returns the row."""
+        """Add a row for a node, reusing the row of a forgotten node; return the row."""
         self._names = None
         if self._free is not None:
             node, self._free = self._free, None
@@ -83,7 +83,7 @@ class NodeColumns:
         self._free = node
 
     def name(self, node: int, incarnation: str, body_hash: str) -> None:
-        """Enter the life that holds the node's name, and the hash of its last statement about
+        """Record the life that holds the node's name, and the hash of its last statement about
         itself."""
         if (self.incarnations[node], self.hashes[node]) != (incarnation, body_hash):
             self.incarnations[node], self.hashes[node] = incarnation, body_hash

@@ -123,7 +123,7 @@ class NodeStates:
         return self.verdict(node, statement.at, statement.offset, **changes)
 
     def take_over(self, node: int, at: int, offset: int, now: Mark) -> Verdict:
-        """Give the name to the life that waits, with what it said of itself."""
+        """Pass the name to the waiting life, with its statements about itself."""
         waiting = self.lives.waiting[node]
         life = waiting.life
         statement = Statement(

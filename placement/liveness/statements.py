@@ -183,7 +183,7 @@ class Statements:
     def _queue_life(
         self, node: int, statement: Statement, attributes: NodeAttributes, external: bool, at: Mark
     ) -> bool:
-        """Let a life wait for the holder's silence; returns whether that has to be published."""
+        """Queue a life until the holder is silent; return whether this must be published."""
         states = self._states
         who = (
             statement.incarnation,

@@ -34,7 +34,7 @@ class FlapHistory:
 
     @property
     def is_held_down(self) -> bool:
-        """Whether the node is held down."""
+        """True if the node is held down."""
         return self.hold is not None and self.hold.active
 
     def with_transition(self, at: int, liveness: Liveness, rule: FlapPolicy) -> "FlapHistory":

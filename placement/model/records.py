@@ -103,12 +103,12 @@ class MoveState(StrEnum):
 
     @property
     def is_open(self) -> bool:
-        """Whether the move still occupies its shard."""
+        """True if the move still occupies its shard."""
         return self in _OPEN
 
     @property
     def is_called_off(self) -> bool:
-        """Whether we ended the move, so that its executor has to be told."""
+        """True if the placer ended the move, so that its executor must be informed."""
         return self in _CALLED_OFF
 
 
@@ -117,7 +117,7 @@ _CALLED_OFF = (MoveState.CANCELLED, MoveState.SUPERSEDED, MoveState.EXPIRED)
 
 
 class ViolationClass(StrEnum):
-    """Whether anything can be done about a violation, and when."""
+    """Says if a violation can be repaired, and when."""
 
     FIXABLE = "fixable"
     UNFIXABLE = "unfixable"
@@ -236,7 +236,7 @@ class HoldDown:
 
 @dataclass(frozen=True, slots=True)
 class Reporting:
-    """Whether only an external detector judges the node, and its last report.
+    """Liveness mode of a node: heartbeats, or an external detector with its last report.
 
     The report's sequence is -1 before the first one.
     """
@@ -312,8 +312,8 @@ def status_of(liveness: Liveness, administrative: AdministrativeState, guard: Gu
 
 
 class Violation(NamedTuple):
-    """A rule that is not met: by a shard, by a stream as a whole (`shard` None), or, if `stream` is
-    None too, by the node that `domain` names. Those of shards alone are published."""
+    """A rule that a shard, a stream or a node breaks. `shard` is None for a whole stream; `stream`
+    is None too for the node that `domain` names. Only those of shards are published."""
 
     stream: str | None
     shard: int | None
@@ -380,7 +380,7 @@ class Ready:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing has to be published."""
+        """True if there is nothing to publish."""
         records = (self.decisions, self.assignments, self.moves, self.topology, self.violations)
         gone = self.dropped or self.forgotten
         told = self.alerts or self.answers

@@ -31,7 +31,7 @@ class Backoff:
         return body | {"failures": failures, "until": now + pause}
 
     def restore(self, body: Mapping[str, Any]) -> None:
-        """Take over a failure that was remembered."""
+        """Restore a failure from the published memory."""
         nodes = self.known.setdefault((body["stream"], body["shard"]), {})
         nodes[body["node"]] = (body["failures"], body["until"])
 

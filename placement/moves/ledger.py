@@ -54,7 +54,7 @@ class Ledger:
         self._deadlines: list[tuple[int, str, int]] = []
 
     def open(self, opened: OpenMove) -> None:
-        """Enter an issued move; the shard must not have one already."""
+        """Record an issued move; the shard must have no open move."""
         assert opened.shard not in self.by_shard, "one open move per shard"
         self.known[opened.move.move_id] = opened.move
         self.by_shard[opened.shard] = opened

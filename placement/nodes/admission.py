@@ -32,7 +32,7 @@ class Admission:
 
     @property
     def bootstrapping(self) -> bool:
-        """Whether the fleet registers for the first time."""
+        """True while the fleet registers for the first time."""
         state = self._state
         since = state.memory.get((KIND, _SINCE))
         if since is None:

@@ -49,7 +49,7 @@ class LocationAuthority:
 
     @property
     def claims_count(self) -> bool:
-        """Whether nodes themselves are the authority."""
+        """True if the nodes themselves are the authority for their locations."""
         return self._name == CLAIM
 
     def record_location(self, event: LocationResolved) -> Reason | None:
@@ -68,7 +68,7 @@ class LocationAuthority:
         return None
 
     def is_source(self, event: LocationResolved) -> bool:
-        """Whether the event comes from the configured authority."""
+        """Return whether the event comes from the configured authority."""
         return event.source == self._name
 
     def forget(self, node_id: str) -> None:

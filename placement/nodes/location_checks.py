@@ -88,7 +88,7 @@ def _strip_numbers(name: str) -> str:
 
 
 def _is_within_distance(one: str, other: str, most: int) -> bool:
-    """Whether `most` insertions, deletions and replacements turn one name into the other."""
+    """Return whether `most` insertions, deletions and replacements turn one name into the other."""
     if abs(len(one) - len(other)) > most:
         return False
     before = list(range(len(other) + 1))

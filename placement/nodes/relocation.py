@@ -105,7 +105,7 @@ class Relocations:
             self._state.publisher.alert(*decision.alert)
 
     def apply_pending(self) -> bool:
-        """Give every new relocation its impact, and apply those that are small enough.
+        """Compute the impact of each new relocation, and apply those that are small enough.
 
         Some are small only together (two racks that swap names); those of nodes that hold nothing
         any more apply too. Returns whether a node has moved in this batch.
@@ -214,7 +214,7 @@ class Relocations:
         )
 
     def _enter(self, view: NodeView) -> None:
-        """Enter a node's view, under the orders that reach its location."""
+        """Record a node's view, under the orders that reach its location."""
         ordered = self._orders.state_at(view.node_id, view.attributes.location)
         self._enter_view(replace(view, administrative=ordered))
 
@@ -276,14 +276,14 @@ class Relocations:
     def _policy_tags_changed(
         self, old: tuple[tuple[str, str], ...], new: tuple[tuple[str, str], ...]
     ) -> bool:
-        """Whether tags differ that a stream's policy names."""
+        """Return whether a tag that a stream's policy names differs."""
         keys = {key for key, _ in {*old} ^ {*new}}
         return bool(keys) and any(
             keys & {*_policy_words(stream.spec.policy)} for stream in self._state.streams.values()
         )
 
     def _is_in_use(self, name: str) -> bool:
-        """Whether the node holds replicas or takes part in an open move."""
+        """Return whether the node holds replicas or takes part in an open move."""
         state = self._state
         node = state.topology.index[name]
         return bool(state.table.load(node + 1)[node]) or bool(state.ledger.moves_of_node(node))

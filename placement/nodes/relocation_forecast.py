@@ -1,5 +1,5 @@
-"""Computes what would come of relocations, before they take effect: moves, violations made and
-healed, and the shards that would move or come to break a rule.
+"""Forecasts relocations before they take effect: their moves, the violations they cause and heal,
+and the shards concerned.
 
 The pending locations are put in force in an overlay of the topology; everything is planned and
 judged there, and the state of record stays as it is.

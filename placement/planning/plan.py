@@ -189,7 +189,7 @@ class _Draft:
         self._leaders_left: set[tuple[str, int]] = set()
 
     def _enter(self, given: StreamSnapshot) -> None:
-        """Enter a stream into the state as it is once its open moves are done."""
+        """Record a stream as it is after its open moves."""
         state, spec = self._state, given.spec
         decision = Decision(spec.stream, 0, 1, Outcome.PLACED, spec, "", "", 0, 0, (), (), 0)
         stream = state.upsert_stream(decision, given.policy)
@@ -208,7 +208,7 @@ class _Draft:
             self._begin(int(shards[number]), move)
 
     def _enter_odd(self, shard: int, nodes: list[int]) -> None:
-        """Enter a list with gaps, or with a node twice, which holds one copy."""
+        """Record a list with gaps; a node that occurs twice holds one copy."""
         for slot, node in enumerate(nodes):
             if node == EMPTY or node not in nodes[:slot]:
                 self._state.table.set(shard, slot, node)
@@ -216,7 +216,7 @@ class _Draft:
                 self._twice[shard, slot] = self._state.topology.ids[node]
 
     def _begin(self, shard: int, move: InFlight) -> None:
-        """Enter an open move as if it were done, as far as it fits the shard's list."""
+        """Record an open move as done, as far as it fits the shard's list."""
         state = self._state
         index = state.topology.index
         nodes = state.table.nodes(shard)
@@ -247,7 +247,7 @@ class _Draft:
         self._open(shard, move, slot, removed, added)
 
     def _open(self, shard: int, move: InFlight, slot: int, removed: int, added: int) -> None:
-        """Enter the open move into the ledger."""
+        """Record the open move in the ledger."""
         name, number = self._state.streams.key(shard)
         reason = Reason(Code.REPLICA_MISSING, "a move is under way")
         # The most urgent cause: nothing supersedes what the document says is under way.
@@ -334,7 +334,7 @@ class _Draft:
         return sorted(set(found) - moved)
 
     def _keep_leader(self, shard: int) -> None:
-        """Undo the change of a shard's leader, for which the plan has no room."""
+        """Undo the change of a shard's leader that exceeds the plan's limits."""
         table = self._state.table
         table.swap(shard, 0, table.nodes(shard).index(int(self._first[shard])))
 

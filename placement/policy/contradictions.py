@@ -185,14 +185,14 @@ def _pairs_by_tags(rule: WithTags, other: Rule, factor: int) -> Iterator[Pair]:
 
 
 def _implies(narrow: Scope, wide: Scope | None) -> bool:
-    """Whether nodes that share the one domain share the other as well."""
+    """Return whether nodes that share the first domain always share the second."""
     if wide is None or narrow.depth is None or wide.depth is None:
         return narrow == wide
     return wide.depth <= narrow.depth
 
 
 def _lie_apart(scope: Scope, counts: Sequence[tuple[Location, int]]) -> bool:
-    """Whether two of the places that are to hold replicas surely lie in different domains."""
+    """Return whether two of the required places certainly lie in different domains."""
     if scope.depth is None:
         return False
     cut = [domain.prefix(min(domain.depth, scope.depth)) for domain, count in counts if count]
@@ -212,7 +212,7 @@ def _pairs_over_cap(rule: AtMost, other: Exactly | AtLeastIn, factor: int) -> It
 
 
 def _can_share_place(some: Sequence[Location], others: Sequence[Location]) -> bool:
-    """Whether a place can lie in one of each."""
+    """Return whether one place can lie in a domain of each list."""
     return any(one.is_within(other) or other.is_within(one) for one in some for other in others)
 
 

@@ -193,8 +193,8 @@ class Compiles(Protocol):
     def compile(
         self, policy: Mapping[str, Any], topology: Topology, /
     ) -> Mapping[str, Any] | Reason:
-        """The strategy's parameters, checked, with defaults filled in. A parameter that decides
-        what becomes of the strategy's rules (`strict`) does so by adding `on_infeasible`."""
+        """Check the strategy's parameters and fill in defaults. A parameter that decides how the
+        strategy's rules are enforced (`strict`) adds `on_infeasible`."""
         ...
 
 

@@ -57,12 +57,12 @@ class StreamArrangement:
 
     @property
     def has_leaders(self) -> bool:
-        """Whether the first replica of a shard leads it."""
+        """True if the first replica of a shard leads it."""
         return STRATEGIES[self.policy.strategy].has_leaders
 
     @property
     def totals_first(self) -> bool:
-        """Whether all replicas together become even before those of this stream do."""
+        """True if the nodes' totals are evened out before the replicas of this stream."""
         return balance_of(self.policy) is Balance.TOTALS_FIRST
 
 
@@ -95,7 +95,7 @@ class Arrangement:
         self.start = self.node.copy()
 
     def _separates_unlocated(self) -> bool:
-        """Whether nodes without a location share no load with the others.
+        """Return whether nodes without a location share no load with the others.
 
         True if all streams that may move prefer nodes with a location.
         """

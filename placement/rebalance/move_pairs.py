@@ -190,7 +190,7 @@ class MovePairs:
         return False
 
     def _may_go(self, item: int, node: int) -> bool:
-        """Whether the item may go to the node; a refusal uses up a try."""
+        """Return whether the item may go to the node; a refusal uses up one try."""
         if not self._tries:
             return False
         may = self._search.is_allowed(item, node)

@@ -46,7 +46,7 @@ class Objective:
         return [then - now for then, now in zip(after, before, strict=True)]
 
     def is_lowered_by(self, moves: Sequence[ItemMove], level: int | None = None) -> bool:
-        """Whether the first term that the moves change gets smaller."""
+        """Return whether the first term that the moves change gets smaller."""
         return next((each < 0 for each in self.changes_of(moves, level) if each), False)
 
     def _terms(self, moves: Sequence[ItemMove], level: int | None) -> list[int]:

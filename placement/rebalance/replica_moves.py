@@ -53,14 +53,14 @@ class Budget:
     shards: set[int] = field(default_factory=set)
 
     def has_node_room(self, node: int, size: int) -> bool:
-        """Whether the node may take part in `size` more moves; sets `reached` if not."""
+        """Return whether the node may take part in `size` more moves; sets `reached` if not."""
         if self.per_node is None or self.touched.get(node, 0) + size <= self.per_node:
             return True
         self.reached = True
         return False
 
     def has_room_for(self, shards: Sequence[int]) -> bool:
-        """Whether each of these shards may have one more move; sets `reached` if not."""
+        """Return whether each of these shards may have one more move; sets `reached` if not."""
         if self.moves is not None and len(shards) > self.moves:
             self.reached = True
             return False
@@ -70,7 +70,7 @@ class Budget:
         return True
 
     def may_change_leader(self, shard: int) -> bool:
-        """Whether the shard's leader may change; sets `reached` if not.
+        """Return whether the shard's leader may change; sets `reached` if not.
 
         A change of leader copies nothing, and takes only the shard's one move.
         """
@@ -296,7 +296,7 @@ class ReplicaBalancer:
         return False
 
     def _lowers_objective(self, level: int, item: int, source: int, target: int) -> bool:
-        """Whether an improving move lowers the whole objective.
+        """Return whether an improving move lowers the whole objective.
 
         A move that changes its own level does; else all earlier terms are compared, `_CHECKS` times
         at most.
@@ -308,13 +308,14 @@ class ReplicaBalancer:
         return self._checks >= 0 and self.objective.is_lowered_by([(item, source, target)])
 
     def is_allowed(self, item: int, target: int) -> bool:
-        """Whether policy and rules let the item go to the node; its room is not checked."""
+        """Return whether policy and rules let the item go to the node; its room is not checked."""
         arrangement = self.arrangement
         admitted = arrangement.admitted[arrangement.kind[arrangement.stream[item]], target]
         return bool(admitted) and self._gate.allows_move(item, target)
 
     def is_improvement(self, item: int, target: int) -> bool:
-        """Whether the item's move is allowed and improves the objective, whatever the budget."""
+        """Return whether the item's move is allowed and improves the objective, regardless of the
+        budget."""
         source, of = int(self.arrangement.node[item]), self._levels.of
         level = next(m for m, each in enumerate(of) if each[source] != each[target])
         better = self._improving_items(level, np.asarray([item]), source, target)

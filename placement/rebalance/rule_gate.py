@@ -36,14 +36,14 @@ class RuleGate:
 
     @property
     def leader_matters(self) -> bool:
-        """Whether a replica's move may depend on which replica leads."""
+        """True if a replica's move may depend on which replica leads."""
         arrangement = self._arrangement
         if not arrangement.can_lead[arrangement.eligible].all():
             return True
         return any(RuleSet(each.rules).orders_slots for each in arrangement.streams)
 
     def allows_move(self, item: int, target: int) -> bool:
-        """Whether the rules of its shard let the item go to the node."""
+        """Return whether the rules of its shard let the item go to the node."""
         arrangement = self._arrangement
         number = int(arrangement.stream[item])
         stream, row = arrangement.streams[number], arrangement.row(item)
@@ -113,7 +113,7 @@ class RuleGate:
         return mask
 
     def allows_order(self, stream: StreamArrangement, shard: int, after: Sequence[int]) -> bool:
-        """Whether the shard's replicas may stand in this order."""
+        """Return whether the shard's replicas may stand in this order."""
         row = stream.rows[shard].tolist()
         for rule in stream.rules:
             if rule.ranks_leaders:
@@ -166,7 +166,7 @@ class RuleGate:
     def _rule_allows(
         self, stream: StreamArrangement, rule: Rule, item: int, row: list[int], after: list[int]
     ) -> bool:
-        """Whether a rule that looks at more than counts allows the move."""
+        """Return whether a rule that looks at more than counts allows the move."""
         arrangement, shard = self._arrangement, int(self._arrangement.shard[item])
         slot = int(arrangement.slot[item])
         source, target = row[slot], after[slot]
@@ -192,7 +192,7 @@ class RuleGate:
         after: list[int],
         size: int,
     ) -> bool:
-        """Whether a rule on the whole stream, or on the cluster's load, allows the move."""
+        """Return whether a rule on the whole stream, or on the cluster's load, allows the move."""
         others = np.delete(stream.rows, shard, axis=0)
         source = next(node for node, other in zip(row, after, strict=True) if node != other)
         target = next(node for node, other in zip(after, row, strict=True) if node != other)
@@ -260,7 +260,7 @@ class RuleGate:
 
 
 def _counts_decide(rule: Rule) -> bool:
-    """Whether the number of replicas in each domain decides the rule.
+    """Return whether the number of replicas in each domain decides the rule.
 
     A preferred rule of this kind ranks nodes and has no violations.
     """

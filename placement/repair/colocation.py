@@ -24,13 +24,13 @@ _SPARES_MAX = 3
 
 
 def is_leaving(stream: Stream, node: int, topology: Topology) -> bool:
-    """Tell whether the stream's replicas are to leave a node: it drains, or is not admitted."""
+    """Return whether the stream's replicas must leave a node, which drains or is not admitted."""
     draining = topology.administrative[node] is AdministrativeState.DRAINING
     return draining or not is_admitted(stream, node, topology)
 
 
 def is_admitted(stream: Stream, node: int, topology: Topology) -> bool:
-    """Tell whether the stream's policy admits a node."""
+    """Return whether the stream's policy admits a node."""
     assert stream.policy is not None
     return stream.policy.nodes.passes(topology, node)
 

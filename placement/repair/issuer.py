@@ -116,8 +116,8 @@ class MoveIssuer:
         return None
 
     def _is_outranked(self, needs: ShardNeeds, opened: OpenMove) -> bool:
-        """Whether the shard needs something while its open move is about something less urgent. A
-        move that nobody has seen yet is left until the next batch."""
+        """Return whether the shard's need is more urgent than its open move. A move that is not
+        published yet stays until the next batch."""
         if opened.move.expected_epoch > self._state.publisher.epoch(needs.shard):
             return False
         return opened.move.kind is not MoveKind.REMOVE and preempts(needs, opened)
@@ -200,7 +200,7 @@ class MoveIssuer:
         view: View,
         outranked: OpenMove | None,
     ) -> None:
-        """Enter a move into plan, ledger and records, instead of the open one that it outranks."""
+        """Record a move in plan, ledger and records, in place of the open one that it outranks."""
         state, shard, stream, batch = self._state, needs.shard, needs.stream, self._batch
         target, source = route
         if outranked is not None:
@@ -303,12 +303,13 @@ class MoveIssuer:
         self._state.change_leaders(successors)
 
     def _may_only_follow(self, opened: OpenMove) -> bool:
-        """Whether the copy goes to a suspect node, which some strategies take for followers."""
+        """Return whether the copy goes to a suspect node, which some strategies accept for
+        followers."""
         return opened.added != EMPTY and not self._state.topology.eligible[opened.added]
 
 
 def _is_overfull(node: int, view: View) -> bool:
-    """Whether a node that may take replicas holds more than it has room for."""
+    """Return whether a node that may receive replicas holds more than its capacity."""
     return node != EMPTY and not view.topology.is_dead(node) and not view.has_room(0)[node]
 
 

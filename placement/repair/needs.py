@@ -121,12 +121,12 @@ class ShardNeeds:
 
     @property
     def is_colocated(self) -> bool:
-        """Whether replica r of all shards of the stream moves as one unit."""
+        """True if replica r of all shards of the stream moves as one unit."""
         return self.scope.traits(self.stream).is_colocated
 
     @property
     def repairs_dead_only(self) -> bool:
-        """Whether the stream allows nothing but giving back what is dead or missing."""
+        """True if the stream only allows dead or missing replicas to be replaced."""
         return self.stream.spec.repair == RepairMode.DEAD_ONLY
 
     @cached_property
@@ -168,7 +168,7 @@ class ShardNeeds:
 
     @property
     def may_restore(self) -> bool:
-        """Whether a replica is on a dead node and meant to stay there."""
+        """True if a replica is kept on a dead node, for instance under a hold."""
         nodes, topology = self.nodes, self._topology
         return any(topology.is_dead(nodes[slot]) for slot in kept_slots(nodes, topology))
 
@@ -195,7 +195,7 @@ class ShardNeeds:
         return self.scope.broken_rules(self.stream, self.case)
 
     def breaks(self, strength: Strength) -> bool:
-        """Tell whether a rule of this strength that repair sees to is broken."""
+        """Return whether a rule of this strength that repair enforces is broken."""
         return any(rule.strength is strength for rule in self.broken_rules)
 
     @property

@@ -36,7 +36,7 @@ class RepairPlanner:
         self._marks: set[tuple[int, str]] = set()
 
     def enqueue(self, shards: Iterable[int]) -> None:
-        """Have shards looked at in this batch: they may need something now, or nothing any more."""
+        """Queue shards for an examination in this batch; their needs may have changed."""
         self._queue.dirty.update(shards)
 
     def forget(self, shards: Collection[int]) -> None:
@@ -46,15 +46,15 @@ class RepairPlanner:
             self._batch.superseded.pop(shard, None)
 
     def mark(self, shard: int, node_id: str) -> None:
-        """Have a replica replaced, wherever it goes."""
+        """Mark a replica that repair must replace, wherever the new one goes."""
         self._marks.add((shard, node_id))
         self._queue.dirty.add(shard)
 
     def enqueue_rule_breakers(self, by_weight: bool = False) -> None:
-        """Have every shard looked at that breaks a rule now, after a domain has come.
+        """Queue every shard that breaks a rule, after a domain was added.
 
         Domains count although their nodes may not receive replicas yet. With `by_weight` a node
-        has changed and no domain has come: only streams that divide by weight are asked.
+        has changed and no domain was added: only streams that divide by weight are asked.
         """
         state, judging = self._state, self._state.topology.for_diagnosis()
         if by_weight and not state.streams.divides_by_weight:
@@ -71,25 +71,26 @@ class RepairPlanner:
                     self._queue.dirty.update(stream.shards[number] for number in broken)
 
     def retry_unfixable(self) -> None:
-        """Have unfixable shards looked at: the set of usable nodes grew."""
+        """Queue unfixable shards again, because the set of usable nodes grew."""
         self._queue.dirty |= self._queue.unfixable
 
     def reprioritize_waiting(self) -> None:
-        """Have waiting shards looked at: the fleet has changed, and with it what they break."""
+        """Queue waiting shards again, because the fleet and thus their violations have changed."""
         self._queue.dirty.update(self._queue.throttled.shards())
 
     def note_cancelled_move(self, shard: int, move: Move) -> None:
-        """Take down that a move was cancelled in this batch: the shard's next one supersedes it."""
+        """Record a move cancelled in this batch, which the shard's next move supersedes."""
         self._batch.superseded[shard] = move
         self._queue.dirty.add(shard)
 
     @property
     def has_dirty(self) -> bool:
-        """Whether shards are to be looked at in this batch; their violations may be out of date."""
+        """True if shards wait for an examination in this batch; their violations may be out of
+        date."""
         return bool(self._queue.dirty)
 
     def is_idle(self) -> bool:
-        """Tell whether no shard needs what can be repaired, those to be looked at included."""
+        """Return whether no shard, examined or queued, needs a repair that is possible."""
         queue = self._queue
         if queue.throttled or queue.has_work or len(queue.dirty) > _FEW:
             return False

@@ -54,7 +54,7 @@ Deficits = dict[Cause, tuple[int, ...]]
 
 
 def preempts(needs: ShardNeeds, opened: OpenMove) -> bool:
-    """Tell whether the shard needs something more urgent than its open move, once that is done.
+    """Return whether the shard has a more urgent need than its open move, once that is done.
 
     While there are too many replicas only missing ones count: what goes may take a breach with it.
     """

@@ -39,7 +39,8 @@ class ThrottledShards:
     """
 
     def __init__(self, is_closed: Callable[[int], bool]) -> None:
-        """`is_closed` says whether a node's own limit has no room; never asked of EMPTY."""
+        """Start with no shard. `is_closed` says whether a node's own limit is reached; it is never
+        called for EMPTY."""
         self._is_closed = is_closed
         self._priorities: dict[int, Priority] = {}
         self._node: dict[int, int] = {}
@@ -52,7 +53,7 @@ class ThrottledShards:
         return len(self._priorities)
 
     def put(self, priority: Priority, node: int = EMPTY) -> None:
-        """Let a shard wait, for a limit of the node if one is named, or change its place."""
+        """Queue a shard that waits for limits of one node or of the fleet, or change its place."""
         shard = priority.shard
         if self._priorities.get(shard) == priority and self._node.get(shard, EMPTY) == node:
             return
@@ -67,7 +68,7 @@ class ThrottledShards:
             heapify(heap)
 
     def put_all(self, priorities: Sequence[Priority]) -> None:
-        """Let shards wait for limits of the fleet, or change their places."""
+        """Queue shards that wait for limits of the fleet, or change their places."""
         if len(priorities) * _MANY < len(self._priorities):
             for each in priorities:
                 self.put(each)
@@ -80,7 +81,7 @@ class ThrottledShards:
         self._heaps[EMPTY] = sorted(waits)
 
     def drop(self, shard: int) -> None:
-        """Take a shard out."""
+        """Remove a shard from the queue."""
         self._priorities.pop(shard, None)
         self._node.pop(shard, None)
 
@@ -90,7 +91,7 @@ class ThrottledShards:
         return min((front for front in fronts if front is not None), default=None)
 
     def pop(self) -> int:
-        """Take the shard at the front out; there must be one."""
+        """Remove and return the first shard; there must be one."""
         first = self.first()
         assert first is not None, "a shard that need not wait for a node"
         heappop(self._heaps[self._node.get(first.shard, EMPTY)])
@@ -131,7 +132,7 @@ class RepairQueue:
         self._waiting_for_source: set[int] = set()
 
     def take_due(self, scope: RepairScope, caught_up: bool) -> set[int]:
-        """Take out the shards to look at in this batch, and return them."""
+        """Remove and return the shards to examine in this batch."""
         if caught_up:
             self.dirty |= self._waiting_for_source
         self._add_dependents(scope)
@@ -146,7 +147,7 @@ class RepairQueue:
         self.drop(shards)
 
     def drop(self, shards: Collection[int]) -> None:
-        """Take shards out, whatever they wait for."""
+        """Remove shards from the queue, whatever they wait for."""
         for known in (self._ready, self._waiting_for_source, self.unfixable):
             known.difference_update(shards)
         for shard in shards:
@@ -154,11 +155,11 @@ class RepairQueue:
 
     @property
     def has_work(self) -> bool:
-        """Whether a shard needs an action that nothing forbids."""
+        """True if a shard needs an action that no limit forbids."""
         return bool(self._ready)
 
     def pop(self) -> int:
-        """Take out the most urgent of the shards that wait."""
+        """Remove and return the most urgent waiting shard."""
         shard = self.throttled.pop()
         self._waiting_for_source.discard(shard)
         return shard
@@ -166,7 +167,7 @@ class RepairQueue:
     def put_under_replicated(
         self, keys: dict[int, tuple[str, int]], live: int, behind: bool
     ) -> None:
-        """Let shards wait, in the order of their keys, that lack replicas and break no rule.
+        """Queue shards that lack replicas and break no rule, in the order of their keys.
 
         They have `live` replicas; `behind` also for the source.
         """
@@ -177,7 +178,7 @@ class RepairQueue:
             self._waiting_for_source.update(keys)
 
     def reclassify(self, needs: ShardNeeds, seen: ShardTriage, key: tuple[str, int]) -> None:
-        """File a shard under what it waits for now: nothing, limits, the fleet; or leave it out.
+        """Queue a shard by its present obstacle (none, limits or the fleet), or drop it.
 
         `needs` is what it needs as planned, `seen` how it was sorted, `key` its stream and number.
         """

@@ -71,7 +71,7 @@ class RepairRun:
         self._issuer = MoveIssuer(self._state, self._scope, self._batch)
 
     def _change_leaders(self, seen: ShardTriage) -> None:
-        """Let live replicas lead, and spare copies that are needed after all."""
+        """Make live replicas leaders, and keep copies that are needed again."""
         if self._caught_up:
             self._issuer.promote_all(seen.successors)
         alone = seen.leader_not_allowed - seen.successors.keys()
@@ -118,7 +118,7 @@ class RepairRun:
         return self._issuer.issue(priority.shard, view)
 
     def _queue_under_replicated(self, seen: ShardTriage) -> set[int]:
-        """Let shards that only lack replicas wait, without a look at each.
+        """Queue shards that only lack replicas, without examining each of them.
 
         Those that get another leader first, once the source is not behind, are looked at.
         """

@@ -166,7 +166,7 @@ class RuleScore:
     can_be_led: bool = True
 
     def is_better_than(self, other: "RuleScore", strength: Strength) -> bool:
-        """Whether no required rule is kept worse and rules of this strength are kept better."""
+        """Return whether the score is better at this strength and no worse for required rules."""
         if other.can_be_led and not self.can_be_led:
             return False
         if any(mine > theirs for mine, theirs in zip(self.required, other.required, strict=True)):
@@ -209,7 +209,7 @@ def score(case: ShardCase, topology: Topology) -> RuleScore:
 
 
 def _can_be_led(case: ShardCase, slots: Sequence[int], topology: Topology) -> bool:
-    """Whether a replica in one of the slots may lead; copies with a role of their own never do."""
+    """Return whether a replica in one of the slots may lead; copies with a role of their own never do."""
     plain = max(case.factor - RuleSet(case.rules).role_copies, 1)
     return any(topology.can_lead[case.nodes[slot]] for slot in slots if slot < plain)
 
@@ -269,7 +269,7 @@ def _find_candidate(case: ShardCase, slot: int, view: View, may_stay: bool) -> i
 def _extend(
     case: ShardCase, slot: int, kept: list[int], held: frozenset[int], mask: Mask, view: View
 ) -> int | Reason:
-    """Ask the strategy for a target; if its rules are preferred, then the rules alone."""
+    """Ask the strategy for a target; if its rules are preferred, fall back to the rules alone."""
     need = _request(case, slot, kept, held)
     found = STRATEGIES[case.policy.strategy].extend(need, case.policy, mask, view)
     if isinstance(found, Reason) and case.policy.strength is Strength.PREFERRED:
@@ -415,7 +415,7 @@ def _allowed_targets(case: ShardCase, node: int, strength: Strength, view: View)
 
 
 def _is_draining(topology: Topology, node: int) -> bool:
-    """Whether the replica on a node leaves anyway, because the node drains."""
+    """Return whether the replica leaves its node anyway, because the node drains."""
     return topology.administrative[node] is AdministrativeState.DRAINING
 
 

@@ -24,7 +24,7 @@ _TOP = Scope(depth=1)
 
 
 def _waiting(node_id: str, have: int, most: int, what: str) -> str:
-    """Say which limit of a node a shard waits for: how many moves it has, and how many it may."""
+    """Describe a node's limit that a shard waits for: its present moves and their maximum."""
     return format_wait(f"node {node_id} already has {have} of {most} {what}")
 
 
@@ -70,16 +70,16 @@ class Throttle:
         self._pairs: Counter[tuple[int, int]] | None = None
 
     def has_batch_room(self, issued: int) -> bool:
-        """Tell whether this batch may have one more move than so many."""
+        """Return whether this batch may issue one more move after `issued` moves."""
         return issued < self._state.configuration.limits.max_per_batch
 
     def has_room(self, issued: int) -> bool:
-        """Tell whether the limits of the whole fleet allow one more move than this batch has."""
+        """Return whether the limits of the whole fleet allow one more move in this batch."""
         most = self._state.configuration.limits.max_open
         return self.has_batch_room(issued) and len(self._ledger.by_shard) < most
 
     def why_fleet_full(self) -> Reason:
-        """Say which limits of the whole fleet a shard waits for.
+        """Return the limits of the whole fleet that a shard waits for.
 
         Both of them, whichever is reached: shards wait by the thousand, and are published again
         when their reason changes.
@@ -91,13 +91,13 @@ class Throttle:
         return Reason(Code.LIMIT_REACHED, format_wait(message))
 
     def why_nodes_full(self) -> Reason:
-        """Say which limit keeps every node from one more replica."""
+        """Return the limit that keeps every node from receiving one more replica."""
         most = self._state.configuration.limits.max_in_per_node
         message = f"every node that accepts replicas already has {most} of {most} incoming moves"
         return Reason(Code.LIMIT_REACHED, format_wait(message))
 
     def has_room_for(self, copies: Sequence[Copy]) -> bool:
-        """Tell whether limits allow all of these copies, which belong together."""
+        """Return whether limits allow all of these copies, which belong together."""
         limits, opened = self._state.configuration.limits, len(self._ledger.by_shard)
         if len(copies) > limits.max_per_batch or opened + len(copies) > limits.max_open:
             return False
@@ -112,23 +112,23 @@ class Throttle:
         return True
 
     def all_receive_enough(self, view: View) -> bool:
-        """Tell whether there are nodes, and limits keep all of them from one more replica."""
+        """Return whether there are nodes and limits keep each from receiving one more replica."""
         eligible = self._state.topology.eligible
         open_nodes = int(np.count_nonzero(eligible)) if view.busy_nodes else 0
         return view.busy_nodes >= open_nodes > 0 and not (eligible & ~view.busy).any()
 
     def receives_enough(self, node: int) -> bool:
-        """Tell whether a node receives as many replicas as limits allow."""
+        """Return whether a node receives as many replicas as limits allow."""
         return self._ledger.incoming[node] >= self._state.configuration.limits.max_in_per_node
 
     def gives_enough(self, node: int) -> bool:
-        """Tell whether as many replicas are on their way from a live node as limits allow."""
+        """Return whether a live node sends as many replicas as limits allow."""
         if node == EMPTY or self._state.topology.is_dead(node):
             return False
         return self._ledger.outgoing[node] >= self._state.configuration.limits.max_out_per_node
 
     def limit_exceeded(self, removed: int, target: int, source: int) -> Reason | None:
-        """Say which limit of a node, or between two domains, a move would exceed, if any.
+        """Return the limit of a node, or between two domains, that a move would exceed, if any.
 
         `removed`: the node that gives its replica up; `target`: the one that gets it; `source`: the
         one it is copied from; each EMPTY where there is none.

@@ -87,7 +87,7 @@ def shards_without_fit_leader(state: ClusterState, scope: RepairScope) -> list[i
 
 
 def _is_judged_by_columns(rule: Rule) -> bool:
-    """Whether the rule looks at one shard alone and says of many which of them may break it."""
+    """Return whether the rule concerns one shard alone and can screen many shards at once."""
     return rule.counts_domains
 
 

@@ -62,7 +62,7 @@ class ViolationReporter:
     """Judges the shards of one run, by the same rules and actions that repair goes by."""
 
     def __init__(self, state: ClusterState, moved: Collection[int] = ()) -> None:
-        """`moved`: shards that have got a move in this batch."""
+        """Take the run's state; `moved` holds the shards that received a move in this batch."""
         self._state, self._moved = state, moved
         self._judges: dict[tuple[int, int], ShardDiagnosis] = {}
 

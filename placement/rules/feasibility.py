@@ -68,7 +68,7 @@ def _nodes_too_few(question: FeasibilityQuery, have: int) -> Reason:
 
 
 def _admits(question: FeasibilityQuery, rules: Sequence[Rule]) -> bool:
-    """Whether some arrangement breaks none of the rules."""
+    """Return whether some arrangement breaks none of the rules."""
     classes = _classes(question, rules)
     ordered = RuleSet(rules).orders_slots
     seen: set[tuple[int, ...]] = set()
@@ -148,7 +148,7 @@ def _obeys(question: FeasibilityQuery, rules: Sequence[Rule], replicas: Sequence
 
 
 def _may_grow(question: FeasibilityQuery, rules: Sequence[Rule], replicas: list[int]) -> bool:
-    """Whether no limit is exceeded yet, which more replicas could not undo."""
+    """Return whether no limit is exceeded; more replicas cannot undo an exceeded limit."""
     context = question.rule_context(replicas)
     return not any(
         rule.domain_cap(context) is not None and rule.violations(context) for rule in rules

@@ -192,7 +192,7 @@ class PreferNodes(Rule):
     def allows_move(
         self, context: RuleContext, source: int, target: int, _taken: Callable[[], bool]
     ) -> bool:
-        """Whether the target ranks no worse."""
+        """Return whether the target ranks at least as high as the source."""
         rank = self.penalty(context)
         return bool(rank[target] <= rank[source])
 
@@ -231,7 +231,7 @@ class LocatedFirst(DomainCountRule):
     def allows_move(
         self, context: RuleContext, source: int, target: int, _taken: Callable[[], bool]
     ) -> bool:
-        """Whether the target ranks no worse."""
+        """Return whether the target ranks at least as high as the source."""
         rank = self.penalty(context)
         return bool(rank[target] <= rank[source])
 

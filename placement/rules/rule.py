@@ -167,7 +167,7 @@ class Rule(ABC):
 
     @property
     def leaves_out_unlocated(self) -> bool:
-        """Whether nodes without a location are no domain while one with a location is live."""
+        """True if nodes without a location form no domain while a node with a location is live."""
         return False
 
     @property
@@ -210,7 +210,7 @@ class Rule(ABC):
     def allows_move(
         self, _context: RuleContext, _source: int, _target: int, _taken: Callable[[], bool], /
     ) -> bool | None:
-        """Whether a replica may move between two nodes, as far as the nodes decide it.
+        """Return whether a replica may move from source to target, judged by the two nodes alone.
 
         None if the arrangements before and after have to be compared. `context` has no replicas;
         `taken` says whether the target holds any of the stream.
@@ -218,7 +218,7 @@ class Rule(ABC):
         return None
 
     def is_kept_throughout(self, _stream: RuleContext, /) -> bool:
-        """Whether one look at all replicas of a stream shows that no shard breaks the rule."""
+        """Return whether a look at a stream's replicas proves that no shard breaks the rule."""
         return False
 
     def stream_excess(self, _context: RuleContext, /) -> int | None:

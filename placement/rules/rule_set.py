@@ -16,12 +16,12 @@ class RuleSet:
 
     @property
     def is_colocated(self) -> bool:
-        """Whether replica r of every shard stands on one node, so that a slot moves as a unit."""
+        """True if replica r of every shard is on one node, so that a slot moves as a unit."""
         return any(rule.colocates_slots for rule in self.rules)
 
     @property
     def spans_stream(self) -> bool:
-        """Whether replicas of the stream's other shards matter to a shard."""
+        """True if a shard's rules depend on replicas of the stream's other shards."""
         return any(rule.spans_stream for rule in self.rules)
 
     @property
@@ -63,37 +63,37 @@ class RuleSet:
 
     @property
     def names_leaders(self) -> bool:
-        """Whether a rule has a say in which replica leads."""
+        """True if a rule restricts which replica leads."""
         return bool(self.roles or self.leader_preferences)
 
     @property
     def orders_slots(self) -> bool:
-        """Whether a rule may be broken by the order of a shard's replicas."""
+        """True if the order of a shard's replicas can break a rule."""
         return any(rule.slot_order_matters for rule in self.rules)
 
     @property
     def sees_domains_only(self) -> bool:
-        """Whether nodes that share their domains are equal to all of the rules."""
+        """True if all rules treat nodes of the same domains alike."""
         return all(rule.sees_domains_only for rule in self.rules)
 
     @property
     def domains_interchangeable(self) -> bool:
-        """Whether no rule asks which domains they are that hold so many replicas."""
+        """True if every rule treats domains with equally many replicas alike."""
         return all(rule.domains_interchangeable for rule in self.rules)
 
     @property
     def keeps_one_domain(self) -> bool:
-        """Whether the whole stream is to stand in one domain."""
+        """True if the whole stream must be in one domain."""
         return any(rule.keeps_one_domain for rule in self.rules)
 
     @property
     def prefers_located(self) -> bool:
-        """Whether nodes that have a location come first."""
+        """True if nodes with a location come first."""
         return any(rule.prefers_located for rule in self.rules)
 
     @property
     def counts_domains(self) -> bool:
-        """Whether only the replicas in each domain matter to all of the rules."""
+        """True if all rules depend only on the number of replicas in each domain."""
         return all(rule.counts_domains for rule in self.rules)
 
     @property

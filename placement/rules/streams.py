@@ -71,13 +71,13 @@ class SameDomain(ScopedRule):
         return [RuleFinding(None, used, 1)] if used > 1 else []
 
     def is_kept_throughout(self, stream: RuleContext) -> bool:
-        """Whether the stream stands in one domain."""
+        """Return whether the whole stream is in one domain."""
         return not self.violations(stream)
 
     def allows_move(
         self, context: RuleContext, source: int, target: int, _taken: Callable[[], bool]
     ) -> bool:
-        """Whether both nodes are in one domain."""
+        """Return whether both nodes are in one domain."""
         domains = context.topology.domain_of(self.per)
         return bool(domains[source] == domains[target])
 
@@ -114,13 +114,13 @@ class ExclusiveNodes(Rule):
         return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
 
     def is_kept_throughout(self, stream: RuleContext) -> bool:
-        """Whether no node is named twice."""
+        """Return whether every node appears at most once."""
         return len(set(stream.replicas)) == len(stream.replicas)
 
     def allows_move(
         self, _context: RuleContext, _source: int, _target: int, taken: Callable[[], bool]
     ) -> bool:
-        """Whether the target holds nothing of the stream."""
+        """Return whether the target holds no replica of the stream."""
         return not taken()
 
 
@@ -237,7 +237,7 @@ class Balance(ScopedRule):
         return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
 
     def is_kept_throughout(self, stream: RuleContext) -> bool:
-        """Whether the whole stream keeps it."""
+        """Return whether the whole stream keeps the rule."""
         return not self.violations(stream)
 
     def _counts(

@@ -83,7 +83,7 @@ class Supply:
         return f"there are {before}" if before > 1 else "there is one"
 
     def excludes_nodes(self, *more: SupplyStep) -> bool:
-        """Whether any step excludes a node."""
+        """Return whether any step excludes a node."""
         return any(part.left < self.known for part in (*self.parts, *more))
 
 

@@ -132,7 +132,7 @@ class ClusterState:
     # Nodes
 
     def upsert_node(self, view: NodeView) -> int:
-        """Enter a node, or replace what is known of it; returns its index in the topology."""
+        """Add a node or replace its record; return its index in the topology."""
         condition = (view.liveness, view.administrative, view.guard)
         node = self.topology.upsert(view.node_id, view.attributes, *condition)
         before = self.nodes.get(view.node_id)
@@ -168,7 +168,7 @@ class ClusterState:
     # Streams and their shards
 
     def upsert_stream(self, decision: Decision, policy: Policy | None) -> Stream:
-        """Enter a stream with the answer to its event, or replace its decision by a revision."""
+        """Add a stream with the answer to its event, or replace its decision by a revision."""
         known = self.streams.get(decision.stream)
         before = None if known is None else known.decision
         stream = self.streams.upsert(decision, policy)
@@ -182,7 +182,7 @@ class ClusterState:
     def allocate_slots(
         self, stream: Stream, shards: Iterable[Sequence[object]] = ()
     ) -> Sequence[int]:
-        """Give a stream that is being placed its shards with empty slots; returns their indexes.
+        """Add the shards of a stream that is being placed, with empty slots; return their indexes.
 
         Each gets as many slots as it has replicas to have, and as many as the longest of `shards`,
         which an adopted surplus makes longer than that.
@@ -191,12 +191,12 @@ class ClusterState:
         return self.add_shards(stream, stream.spec.shards, slots)
 
     def add_slots(self, stream: Stream, slots: int) -> None:
-        """Give the stream's shards so many slots at least."""
+        """Widen the stream's shards to at least this many slots."""
         if stream.shards and self.table.factor(stream.shards[0]) < slots:
             self.table.widen(stream.index, slots)
 
     def add_shards(self, stream: Stream, count: int, slots: int = 0) -> Sequence[int]:
-        """Give a stream `count` more shards with empty slots; returns their indexes.
+        """Add `count` shards with empty slots to a stream; return their indexes.
 
         They have as many slots as the others where `slots` is 0. Their epochs begin above those of
         all streams that were dropped: a stream of the same name may have been, and no epoch of a
@@ -213,7 +213,7 @@ class ClusterState:
         return int(known.body["epoch"]) if known else 0
 
     def drop_shards(self, stream: Stream) -> None:
-        """Take a stream's assignments and violations away, and free its shards."""
+        """Remove a stream's assignments and violations, and free its shards."""
         highest = self.publisher.retract_shards(stream)
         if stream.shards:
             self.memory.remember(*_EPOCH_FLOOR, {"epoch": max(highest, self._epoch_floor)})
@@ -245,15 +245,15 @@ class ClusterState:
         self.publisher.mark_changed(shard)
 
     def clear_slot(self, shard: int, slot: int) -> None:
-        """Take the replica in a slot out of the plan; those behind it move up."""
+        """Remove the replica in a slot from the plan; the replicas behind it move up."""
         self.lay_out(shard, self.streams.nodes_without(shard, slot))
 
     def change_leader(self, shard: int, slot: int) -> None:
-        """Let the replica in `slot` lead, and put the former leader into that slot."""
+        """Make the replica in `slot` the leader, and put the former leader into that slot."""
         self.table.swap(shard, 0, slot)
         self.publisher.mark_changed(shard)
 
     def change_leaders(self, slots: Mapping[int, int]) -> None:
-        """Let another replica lead each shard: by shard its slot, where no move is open."""
+        """Make the replica in a slot, given by shard, the leader; the shards have no open move."""
         self.table.lead(slots)
         self.publisher.mark_all_changed(slots)

@@ -152,7 +152,8 @@ def _reason_text(reason: Reason) -> str:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """Take what JSON does not know apart: a record by the names of its fields, but for None."""
+    """Convert values that JSON does not know; a record becomes its fields, without those that are
+    None."""
     if isinstance(value, Mapping):
         return dict(value)
     found = {name: getattr(value, name) for name in value.__dataclass_fields__}

@@ -33,7 +33,7 @@ class MoveLog:
         self.cancel_notices = cancellations.CancelNotices()
 
     def open(self, opened: OpenMove) -> None:
-        """Enter an issued move; the plan shows its target already."""
+        """Record an issued move; the plan shows its target already."""
         self._ledger.open(opened)
         self._publisher.mark_changed(opened.shard)
 
@@ -52,7 +52,7 @@ class MoveLog:
         self._publisher.mark_changed(shard)
 
     def _follow_end(self, ended: OpenMove) -> None:
-        """Let the planned arrangement follow a move that has ended."""
+        """Update the planned arrangement after a move has ended."""
         shard, move = ended.shard, ended.move
         if move.state is not MoveState.COMPLETED:
             self._table.set(shard, move.slot, ended.removed)
@@ -93,7 +93,7 @@ class MoveLog:
             self.confirm_cancellation(move.move_id)
 
     def back_off(self, shard: ShardKey, node_id: str) -> None:
-        """Leave a node alone for a while on which a move of the shard has failed."""
+        """Avoid a node for a while after a move of the shard has failed on it."""
         pauses = (self._configuration.backoff_ms, self._configuration.backoff_max_ms)
         body = self.backoff.record_failure(shard, node_id, self._publisher.now, *pauses)
         self._memory.remember(backoff.KIND, backoff.name_of(shard, node_id), body)
@@ -104,17 +104,17 @@ class MoveLog:
             self._memory.remember(backoff.KIND, backoff.name_of(shard, node_id), None)
 
     def load(self, move: Move) -> None:
-        """Take over an ended move as it was published."""
+        """Restore an ended move as it was published."""
         self._ledger.keep(move)
         self._publisher.load_move(move)
 
     def load_open(self, opened: OpenMove) -> None:
-        """Take over an open move as it was published, the plan showing its target already."""
+        """Restore an open move as it was published; the plan shows its target already."""
         self._ledger.open(opened)
         self._publisher.load_move(opened.move)
 
     def resume(self) -> None:
-        """Take over the failures and the unconfirmed cancellations that a restored memory holds.
+        """Restore the failures and the unconfirmed cancellations of a restored memory.
 
         Raises KeyError for a cancelled move that is not kept.
         """

@@ -102,11 +102,11 @@ class Publisher:
         return self.epoch(shard) + 1
 
     def mark_changed(self, shard: int) -> None:
-        """Have the shard's assignment published with this batch."""
+        """Mark the shard's assignment for publication with this batch."""
         self._changed[shard] = None
 
     def mark_all_changed(self, shards: Iterable[int]) -> None:
-        """Have the assignments of all these shards published with this batch."""
+        """Mark the assignments of all these shards for publication with this batch."""
         self._changed.update(dict.fromkeys(shards))
 
     def changed_streams(self) -> set[str]:
@@ -140,7 +140,7 @@ class Publisher:
         nodes: NDArray[np.int64],
         extras: NDArray[np.uint64] | np.uint64,
     ) -> None:
-        """Take over assignments as they were published; see `_hash_assignments`."""
+        """Restore assignments as they were published; see `_hash_assignments`."""
         self._columns.epochs[shards] = epochs
         self._hash_assignments(shards, counts, nodes, extras)
 
@@ -299,7 +299,7 @@ class Publisher:
         self.ready.moves[move.move_id] = (move, False)
 
     def load_move(self, move: Move) -> None:
-        """Take over a move as it was published."""
+        """Restore a move as it was published."""
         hashed = digest.of_move(move)
         self.digest.change(self._move_hashes.pop(move.move_id, 0), hashed)
         self._move_hashes[move.move_id] = hashed
@@ -325,7 +325,7 @@ class Publisher:
     def alert(
         self, kind: AlertKind, subject: str, reason: Reason, detail: Mapping[str, Any] | None = None
     ) -> None:
-        """Report something to people, once."""
+        """Alert operators, once."""
         self.ready.alerts.append(Alert(kind, subject, self.now, reason, detail or {}))
 
     def answer(self, answer: Answer) -> None:

@@ -42,7 +42,7 @@ class ColumnLoader:
         self._chunks: list[tuple[NDArray[np.int64], ...]] = []
 
     def add(self, chunk: AssignmentColumns) -> None:
-        """Take a chunk. Raises KeyError for a node that is not known."""
+        """Add a chunk. Raises KeyError for a node that is not known."""
         known, streams = self._nodes, self._streams
         for name in dict.fromkeys(chunk.streams):
             if name not in streams:
@@ -137,7 +137,7 @@ def _columns(state: ClusterState, records: Published) -> tuple[ColumnLoader, lis
 
 
 def _restore_stream(state: ClusterState, decision: Decision, longest: int) -> None:
-    """Enter a stream, and its shards if it has any. `longest`: the most replicas of a shard."""
+    """Restore a stream, and its shards if it has any. `longest`: the most replicas of a shard."""
     policy = None
     if decision.outcome not in (Outcome.REJECTED, Outcome.DROPPED):
         text = decision.spec.placement_policies
@@ -153,7 +153,7 @@ def _restore_stream(state: ClusterState, decision: Decision, longest: int) -> No
 def _restore_moves(
     state: ClusterState, busy: Sequence[Assignment], moves: Mapping[str, Move]
 ) -> None:
-    """Enter the shards with an open move or with roles, and all moves."""
+    """Restore all moves, and the shards with an open move or with roles."""
     shards = np.fromiter((_restore_shard(state, each, moves) for each in busy), np.int64, len(busy))
     index, replicas = state.topology.index, [each.replicas for each in busy]
     counts = np.fromiter(map(len, replicas), np.int64)
@@ -169,7 +169,7 @@ def _restore_moves(
 
 
 def _restore_shard(state: ClusterState, assignment: Assignment, moves: Mapping[str, Move]) -> int:
-    """Enter a shard's planned replicas and its open move; returns its index."""
+    """Restore a shard's planned replicas and its open move; return its index."""
     shard = state.streams[assignment.stream].shards[assignment.shard]
     nodes = slots_of(state, assignment)
     if assignment.move_id:

@@ -158,7 +158,7 @@ class StreamCatalog(Mapping[str, Stream]):
         return np.frombuffer(self._name_hashes, np.uint64)[self._table.streams_of(shards)]
 
     def unknown_shard(self, name: str, number: int) -> Reason | None:
-        """Say why there is no shard of this number, and was none lately.
+        """Return why no shard of this number exists or has existed lately.
 
         A shard is known whose stream waits, or was dropped and is still remembered.
         """
@@ -207,7 +207,7 @@ class StreamCatalog(Mapping[str, Stream]):
         return STRATEGIES[stream.policy.strategy].rules(stream.policy, self._topology)
 
     def is_colocated(self, stream: Stream) -> bool:
-        """Tell whether replica r of all the stream's shards moves as one unit."""
+        """Return whether replica r of all the stream's shards moves as one unit."""
         return RuleSet(self.rules(stream)).is_colocated
 
     def role_copies(self, policy: Policy) -> int:
@@ -215,7 +215,7 @@ class StreamCatalog(Mapping[str, Stream]):
         return RuleSet(role_rules(policy, self._topology)).role_copies
 
     def slot_layout(self, stream: Stream) -> SlotLayout:
-        """Say what the slots of a placed stream's shards are for."""
+        """Return the purpose of each slot of a placed stream's shards."""
         assert stream.policy is not None
         return SlotLayout(stream.copies, self.role_copies(stream.policy))
 
@@ -226,7 +226,7 @@ class StreamCatalog(Mapping[str, Stream]):
     # Writes; `ClusterState` alone calls them
 
     def upsert(self, decision: Decision, policy: Policy | None) -> Stream:
-        """Enter a stream, or replace its decision and policy."""
+        """Add a stream, or replace its decision and policy."""
         stream = self._streams.get(decision.stream)
         if stream is not None:
             stream.decision, stream.policy = decision, policy
@@ -243,7 +243,7 @@ class StreamCatalog(Mapping[str, Stream]):
         return stream
 
     def add_shards(self, stream: Stream, count: int, slots: int) -> range:
-        """Give a stream `count` more shards of `slots` empty slots each; returns their indexes."""
+        """Add `count` shards of `slots` empty slots each to a stream; return their indexes."""
         added = self._table.add_shards(stream.index, count, slots)
         stream.shards = self._table.shards_of(stream.index)
         return added

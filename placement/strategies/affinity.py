@@ -79,7 +79,7 @@ class AffinityStrategy(ByRules):
     balance: ClassVar[Balance] = Balance.STREAMS_FIRST
 
     def compile(self, policy: Mapping[str, Any], topology: Topology) -> Mapping[str, Any] | Reason:
-        """`node`, `shard`, `preferred_nodes`, and `level` (the whole path unless given)."""
+        """Check `node`, `shard`, `preferred_nodes` and `level` (default: the whole path)."""
         node = parse_affinity("policy", "node", policy.get("node", Affinity.BALANCED))
         if isinstance(node, Reason):
             return node
@@ -148,7 +148,7 @@ class AffinityStrategy(ByRules):
 
     @staticmethod
     def _may_wrap(policy: Policy) -> bool:
-        """Whether nodes may hold several replicas of the stream, in any order."""
+        """Return whether nodes may hold several replicas of the stream, in any order."""
         return policy.parameters["shard"] is Affinity.BALANCED
 
     def _arrange_by_rules(

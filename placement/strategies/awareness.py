@@ -144,7 +144,8 @@ class AwarenessStrategy(SetStrategy):
     on_shortage: ClassVar[OnInfeasible] = OnInfeasible.PARTIAL
 
     def compile(self, policy: Mapping[str, Any], _topology: Topology) -> Mapping[str, Any] | Reason:
-        """`attributes`: names of tags or levels, at least one; `forced`: values by attribute."""
+        """Check `attributes` (names of tags or levels, at least one) and `forced` (values by
+        attribute)."""
         attributes = name_list("attributes", policy.get("attributes", ()))
         if isinstance(attributes, Reason):
             return attributes

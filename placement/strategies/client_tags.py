@@ -169,7 +169,8 @@ class ClientTagsStrategy(SetStrategy):
     on_shortage: ClassVar[OnInfeasible] = OnInfeasible.PARTIAL
 
     def compile(self, policy: Mapping[str, Any], _topology: Topology) -> Mapping[str, Any] | Reason:
-        """`rack_aware_tags`: the keys in order of priority; none as in Kafka: only load counts."""
+        """Check `rack_aware_tags`: the keys in order of priority. Without keys only load counts, as
+        in Kafka."""
         listed = name_list("rack_aware_tags", policy.get("rack_aware_tags", ()))
         if isinstance(listed, Reason):
             return listed
@@ -307,7 +308,7 @@ def _ideal_rules(policy: Policy) -> list[DistinctTags]:
 
 
 def _is_distinct(domains: NDArray[np.int32], need: ReplicaRequest) -> bool:
-    """Whether the present holders of the shard share no value of the key."""
+    """Return whether the shard's present holders have different values of the key."""
     used = [domain for domain in domains[list(need.kept)].tolist() if domain != NO_DOMAIN]
     return len(set(used)) == len(used)
 

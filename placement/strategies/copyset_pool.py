@@ -51,7 +51,7 @@ class Terms:
         )
 
     def is_lawful(self, members: Sequence[int]) -> bool:
-        """Whether a whole set keeps the required rules."""
+        """Return whether a complete set keeps the required rules."""
         standing = self.rule_context(members)
         required = [rule for rule in self.rules if rule.strength is Strength.REQUIRED]
         orders = RuleSet(required).leader_preferences
@@ -174,7 +174,7 @@ class Copysets:
         return digest64("copysets", what, self.terms.factor, *ids)
 
     def _replace_leavers(self, known: set[Copyset]) -> None:
-        """Take over the sets in use, with another member in place of a lost one.
+        """Keep the sets in use, with a new member in place of each lost one.
 
         A set may also continue as the set that others of its shards have already moved to.
         """

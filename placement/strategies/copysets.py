@@ -67,7 +67,7 @@ class CopysetsStrategy(ByRules):
     on_shortage: ClassVar[OnInfeasible] = OnInfeasible.REJECT
 
     def compile(self, policy: Mapping[str, Any], _topology: Topology) -> Mapping[str, Any] | Reason:
-        """`scatter_width`: a number of nodes, 1 or more; None where it is not given."""
+        """Check `scatter_width`: a number of nodes, at least 1; None if absent."""
         width = policy.get("scatter_width")
         if width is not None and (type(width) is not int or width < 1):
             return unknown_value("policy", "scatter_width", width, ())

@@ -90,7 +90,8 @@ class CostStrategy(ByRules):
     on_shortage: ClassVar[OnInfeasible] = OnInfeasible.REJECT
 
     def compile(self, policy: Mapping[str, Any], topology: Topology) -> Mapping[str, Any] | Reason:
-        """`weights`: a number for each term, by its name or by its level's; `cold`: how many."""
+        """Check `weights` (a number for each term or level, by name) and `cold` (the number of cold
+        copies)."""
         cold = policy.get("cold", 1)
         if not isinstance(cold, int) or not 0 <= cold < _COPIES_MAX:
             message = f"policy: 'cold' is {cold!r}, expected a number of copies, 0 to 63"

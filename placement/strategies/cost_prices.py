@@ -99,7 +99,7 @@ class Prices:
         self.limit(self.total)
 
     def limit(self, total: int) -> None:
-        """Let no domain hold more than its bound of `total` replicas."""
+        """Limit each domain to its bound of `total` replicas."""
         for term, weights in self._weights.items():
             loads = np.asarray(self._loads[term], np.int64)
             most = np.full(len(weights), _NO_BOUND, np.int64)

@@ -95,7 +95,7 @@ class HdfsStrategy(ByRules):
     on_shortage: ClassVar[OnInfeasible] = OnInfeasible.PARTIAL
 
     def compile(self, policy: Mapping[str, Any], _topology: Topology) -> Mapping[str, Any] | Reason:
-        """`variant` (default), `writer`, and for upgrade domains `factor` (3) and `tag`."""
+        """Check `variant` (default), `writer` and, for upgrade domains, `factor` (3) and `tag`."""
         written = policy.get("variant", Variant.DEFAULT)
         variant = written.replace("-", "_") if isinstance(written, str) else written
         if variant not in list(Variant):

@@ -126,7 +126,7 @@ class LocationMajorityStrategy(ByRules):
     balance: ClassVar[Balance] = Balance.STREAMS_FIRST
 
     def compile(self, policy: Mapping[str, Any], _topology: Topology) -> Mapping[str, Any] | Reason:
-        """`range_aware`: true or false."""
+        """Check `range_aware`: true or false."""
         aware = policy.get("range_aware", False)
         if type(aware) is not bool:
             message = f"policy: unknown value '{aware}' for 'range_aware'; known are true, false"
@@ -296,7 +296,7 @@ class Steps:
         return [*location, *server, lambda found: count_behind(found, first)]
 
     def place(self, draft: StreamDraft, scoped: NDArray[np.int64]) -> bool:
-        """Do both steps for all shards of an empty stream, as `keys` would rank them.
+        """Place all shards of an empty stream in both steps, ranked as by `keys`.
 
         False if that takes more: range-aware, or a server can be full.
         """

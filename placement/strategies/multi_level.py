@@ -80,7 +80,7 @@ class MultiLevelStrategy(ByRules):
     balance: ClassVar[Balance] = Balance.STREAMS_FIRST
 
     def compile(self, policy: Mapping[str, Any], _topology: Topology) -> Mapping[str, Any] | Reason:
-        """`start`: replicas that the rings have dealt out before, a number from 0 on."""
+        """Check `start`: the number of replicas that the rings dealt out before, at least 0."""
         start = parse_start(policy.get("start"))
         return start if isinstance(start, Reason) else {"start": start}
 
@@ -146,7 +146,7 @@ def _level_rules(policy: Policy, topology: Topology) -> list[EvenWithinCapacity]
 
 
 def _is_unlocated(policy: Policy, topology: Topology) -> bool:
-    """Whether none of the nodes that the policy admits has a location."""
+    """Return whether no node that the policy admits has a location."""
 
     def find() -> bool:
         admitted = policy.nodes.mask(topology)
@@ -283,8 +283,8 @@ class _StreamRings:
         self._begin(view.rows(self._shards))
 
     def _begin(self, rows: NDArray[np.int64]) -> None:
-        """Take the turns of the replicas placed: what all shards have shard by shard, the rest
-        later."""
+        """Advance the rings over placed replicas: those of all shards shard by shard, then the
+        rest."""
         filled, nodes = rows != EMPTY, self._view.topology.size
         self._rows, self._whole = rows, int(filled.sum(axis=1).min())
         place, shard = filled.cumsum(axis=1)[filled] - 1, np.nonzero(filled)[0]
@@ -296,7 +296,7 @@ class _StreamRings:
         self._rings = _Rings(draft)
 
     def order(self, need: ReplicaRequest) -> list[Key]:
-        """The keys for one more replica, after what was planned since."""
+        """Order the keys for one more replica, counting the replicas planned so far."""
         rows, draft = self._view.rows(self._shards), self._draft
         if (rows != EMPTY).sum(axis=1).min() != self._whole:
             self._begin(rows)

@@ -92,8 +92,7 @@ class NetworkTopologyStrategy(ByRules):
     on_shortage: ClassVar[OnInfeasible] = OnInfeasible.PARTIAL
 
     def compile(self, policy: Mapping[str, Any], _topology: Topology) -> Mapping[str, Any] | Reason:
-        """`replication`: replicas per datacenter, by its name with or without a slash; `vnodes`
-        (16)."""
+        """Check `replication` (by datacenter, with or without a slash) and `vnodes` (16)."""
         given = policy.get("replication")
         if not isinstance(given, Mapping) or not given:
             message = "policy: 'replication' must give each datacenter its replicas: {dc1: 3}"
@@ -314,14 +313,14 @@ class DatacenterCounts(DomainCountRule):
         return "replication " + ", ".join(f"/{name}: {count}" for name, count in self.counts)
 
     def penalty(self, standing: RuleContext) -> Penalties:
-        """Replicas above the count after adding one on each node."""
+        """Count the replicas above the required number after one more replica on each node."""
         limits, present = self._tally(standing)
         domains = standing.topology.domain_of(self.per)
         over = np.asarray([present.get(d, 0) + 1 - limits.get(d, 0) for d in domains.tolist()])
         return np.maximum(over.astype(np.int64), 0)
 
     def violations(self, standing: RuleContext) -> list[RuleFinding]:
-        """Datacenters that hold more, or fewer while the shard has all its replicas."""
+        """Report datacenters that hold more, or fewer while the shard has all its replicas."""
         limits, present = self._tally(standing)
         whole = len(standing.replicas) >= standing.replication_factor
         name = standing.topology.domains
@@ -363,7 +362,7 @@ class DatacenterRacks(DomainCountRule):
         return "racks of a datacenter in turn"
 
     def penalty(self, standing: RuleContext) -> Penalties:
-        """One for every node in a used rack, where its datacenter has no repeat left."""
+        """Return 1 for each node in a used rack whose datacenter may repeat no rack."""
         topology = standing.topology
         racks, datacenters = topology.domain_of(LEAF), topology.domain_of(Scope(depth=1))
         penalties = np.zeros(topology.size, np.int64)
@@ -377,7 +376,7 @@ class DatacenterRacks(DomainCountRule):
         return penalties
 
     def violations(self, standing: RuleContext) -> list[RuleFinding]:
-        """Datacenters whose replicas could span more racks."""
+        """Report datacenters whose replicas could span more racks."""
         topology = standing.topology
         racks, datacenters = topology.domain_of(LEAF), topology.domain_of(Scope(depth=1))
         live = set(standing.live_domains(LEAF).tolist())

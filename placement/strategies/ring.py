@@ -75,8 +75,8 @@ class RingStrategy(ByRules):
     on_shortage: ClassVar[OnInfeasible] = OnInfeasible.REJECT
 
     def compile(self, policy: Mapping[str, Any], topology: Topology) -> Mapping[str, Any] | Reason:
-        """`levels` from the top (every tier if not given; none: failure domains are not looked
-        at), `vnodes` (16), `strict` (false)."""
+        """Check `levels` from the top (default: every tier; empty: no failure domains), `vnodes`
+        (16) and `strict` (false)."""
         levels = _parse_levels(policy.get("levels"), topology)
         if isinstance(levels, Reason):
             return levels

@@ -58,7 +58,7 @@ class SimpleStrategy(ByRules):
     balance: ClassVar[Balance] = Balance.STREAMS_FIRST
 
     def compile(self, policy: Mapping[str, Any], _topology: Topology) -> Mapping[str, Any] | Reason:
-        """`start`: where Kafka starts at random, a number from 0 on."""
+        """Check `start`: the position where Kafka starts at random, at least 0."""
         start = parse_start(policy.get("start"))
         return start if isinstance(start, Reason) else {"start": start}
 

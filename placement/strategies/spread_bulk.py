@@ -37,7 +37,7 @@ BULK_FROM = 128
 
 
 def can_spread_in_bulk(rules: Sequence[Rule], topology: Topology) -> bool:
-    """Whether the bulk walk keeps all of these rules.
+    """Return whether the bulk walk can keep all of these rules.
 
     That is so for required rules on the levels of the tree, or on what a node carries. The result
     is checked nevertheless.

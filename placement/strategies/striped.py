@@ -68,8 +68,8 @@ class StripedStrategy(ByRules):
     followers_on_suspect: ClassVar[bool] = True
 
     def compile(self, policy: Mapping[str, Any], topology: Topology) -> Mapping[str, Any] | Reason:
-        """`start`: where Kafka starts at random, a number from 0 on. `level`: the tier whose
-        domains are the racks, the whole location unless given."""
+        """Check `start` (the position where Kafka starts at random, at least 0) and `level`. The
+        domains of the tier `level` are the racks (default: the whole location)."""
         start = parse_start(policy.get("start"))
         if isinstance(start, Reason):
             return start

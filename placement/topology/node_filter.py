@@ -27,7 +27,7 @@ class NodeFilter:
 
     @property
     def everything(self) -> bool:
-        """Whether the filter lets every node pass."""
+        """True if every node passes the filter."""
         return not (self.within or self.avoid or self.nodes or self.with_tags)
 
     def passes(self, topology: Topology, node: int) -> bool:

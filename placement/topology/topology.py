@@ -39,7 +39,7 @@ class NodeOrder:
         self._ranks: NDArray[np.int64] | None = None
 
     def insert(self, node: int, node_id: str, before: str | None = None) -> None:
-        """Give the index to a node, in place of the one called `before`."""
+        """Insert a node at the index, in place of the one called `before`."""
         if before is not None:
             del self._ids[bisect_left(self._ids, (natural_key(before), node))]
         insort(self._ids, (natural_key(node_id), node))
@@ -145,17 +145,17 @@ class Topology:
 
     @property
     def can_lead(self) -> NDArray[np.bool_]:
-        """Whether a node may hold leaders."""
+        """True for each node that may hold leaders."""
         return self._leader[: self.size]
 
     @property
     def eligible(self) -> NDArray[np.bool_]:
-        """Whether a node may receive replicas."""
+        """True for each node that may receive replicas."""
         return self._eligible[: self.size]
 
     @property
     def counts_for_rules(self) -> NDArray[np.bool_]:
-        """Whether a node's domains count when an arrangement is judged.
+        """True for each node whose domains count when an arrangement is judged.
 
         Not those of lost, draining or quarantined nodes. Those of suspect nodes, and of nodes that
         are held or in maintenance, count, because their replicas are meant to stay.
@@ -164,7 +164,7 @@ class Topology:
 
     @property
     def lost(self) -> NDArray[np.bool_]:
-        """Whether a node's replicas have to be replaced.
+        """True for each node whose replicas must be replaced.
 
         The node is gone, or dead without being held or in maintenance.
         """
@@ -172,12 +172,12 @@ class Topology:
 
     @property
     def fenced(self) -> NDArray[np.bool_]:
-        """Whether a node is suspect and nothing else speaks against it: Kafka's fenced brokers."""
+        """True for each suspect node that is otherwise eligible, like Kafka's fenced brokers."""
         return self._fenced[: self.size]
 
     @property
     def dead(self) -> NDArray[np.bool_]:
-        """Whether nothing lives on a node, because it is dead or gone."""
+        """True for each node that is dead or gone, so that no replica on it is live."""
         return self._dead[: self.size]
 
     @property
@@ -215,7 +215,7 @@ class Topology:
 
     @property
     def mixes_located(self) -> bool:
-        """Whether some nodes that are known have a location and others have none."""
+        """True if some known nodes have a location and others have none."""
         return bool(self._at_depth[0] and any(self._at_depth[1:]))
 
     @property
@@ -314,7 +314,7 @@ class Topology:
         self._at_depth[self.locations[node].depth] -= 1
 
     def release(self, node: int) -> None:
-        """Free a forgotten node's index, to which nothing refers any more."""
+        """Free a forgotten node's index, which has no references left."""
         self.forgotten.remove(node)
         self._free.append(node)
 
