@@ -16,7 +16,7 @@ from placement.allocator.choose import (
     find_unmet,
 )
 from placement.allocator.domain_tree import DomainTree, Integers, domain_tree
-from placement.allocator.leader_election import elect_leaders
+from placement.allocator.leader_election import elect_leaders, put_in_front
 from placement.allocator.lookahead import arrange_stream, arrangements, choose_ahead, node_kinds
 from placement.allocator.node_classes import can_choose_by_class, choose_by_class
 from placement.allocator.node_sets import Column, find_best_set
@@ -110,6 +110,7 @@ __all__ = [
     "pick_by_preferences",
     "place_by",
     "placing_costs",
+    "put_in_front",
     "put_leader_first",
     "ring_of",
     "spread_leaders",

@@ -36,6 +36,11 @@ def elect_leaders(members: Sequence[Sequence[int]], view: View, levels: bool = T
     return chosen
 
 
+def put_in_front(leader: int, nodes: Sequence[int]) -> list[int]:
+    """List the nodes with the leader first, the others in their order."""
+    return [leader, *(node for node in nodes if node != leader)]
+
+
 class _Leaders:
     """Leaders and weights per domain of every tier and per node."""
 

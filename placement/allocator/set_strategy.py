@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from placement.allocator.choose import candidates, distance, find_unmet
-from placement.allocator.leader_election import elect_leaders
+from placement.allocator.leader_election import elect_leaders, put_in_front
 from placement.allocator.node_sets import load_costs
 from placement.allocator.slot_filling import fill_slots
 from placement.allocator.strategy import ByRules
@@ -106,7 +106,7 @@ def _lead_evenly(shards: Sequence[list[int]], policy: Policy, view: View) -> Non
         view.leaders[nodes[0]] -= 1
     members = [[node for node in nodes if node != EMPTY and able[node]] for nodes in led]
     for nodes, leader in zip(led, elect_leaders(members, view, levels=False), strict=True):
-        nodes[:] = [leader, *(node for node in nodes if node != leader)]
+        nodes[:] = put_in_front(leader, nodes)
 
 
 def placing_costs(need: ReplicaRequest, view: View) -> list[int]:
@@ -125,4 +125,4 @@ def put_least_leading_first(nodes: list[int], view: View) -> list[int]:
         return nodes
     leads, weight = view.leaders, view.topology.weight
     leader = min(able, key=lambda node: (leads[node] / weight[node], nodes.index(node)))
-    return [leader, *(node for node in nodes if node != leader)]
+    return put_in_front(leader, nodes)

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from placement.allocator.choose import candidates, choose
-from placement.allocator.leader_election import elect_leaders
+from placement.allocator.leader_election import elect_leaders, put_in_front
 from placement.allocator.lookahead import pick_ahead
 from placement.allocator.view import ReplicaRequest, View
 from placement.assignments import EMPTY
@@ -148,7 +148,7 @@ def put_leader_first(
     The last slots, where a role is kept, stay as they are.
     """
     leaders = _possible_leaders(nodes, policy, factor, topology)
-    return _put_in_front(leaders[0], nodes) if leaders else list(nodes)
+    return put_in_front(leaders[0], nodes) if leaders else list(nodes)
 
 
 def spread_leaders(
@@ -164,11 +164,7 @@ def spread_leaders(
     if max(leads.values()) - min(leads.values()) <= 1:
         return shards
     elected = elect_leaders(able, view.fork(), levels=False)
-    return [_put_in_front(leader, nodes) for leader, nodes in zip(elected, shards, strict=True)]
-
-
-def _put_in_front(leader: int, nodes: list[int]) -> list[int]:
-    return [leader, *(node for node in nodes if node != leader)]
+    return [put_in_front(leader, nodes) for leader, nodes in zip(elected, shards, strict=True)]
 
 
 def _possible_leaders(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from placement.allocator import kernels
 from placement.allocator.choose import choose, explain_shortage, find_unmet
+from placement.allocator.leader_election import put_in_front
 from placement.allocator.strategy import Strategy
 from placement.allocator.view import Placement, ReplicaRequest, View
 from placement.assignments import EMPTY
@@ -330,7 +331,7 @@ def balance_leaders(draft: StreamDraft, shards: Sequence[int]) -> None:
             led.setdefault(node, []).append(shard)
             draft.leads[[nodes[0], node]] += (-1, 1)
             draft.view.leaders[[nodes[0], node]] += (-1, 1)
-            nodes[:] = [node, *(other for other in nodes if other != node)]
+            nodes[:] = put_in_front(node, nodes)
 
 
 def _find_chain(

@@ -104,8 +104,7 @@ class LeaderBalancer:
         """Find the nodes of each shard that may lead it; EMPTY in other places."""
         arrangement = self._arrangement
         each = arrangement.streams[number]
-        aside = RuleSet(each.rules).role_copies
-        plain = each.rows[shards][:, : max(each.copies - aside, 1)]
+        plain = each.rows[shards][:, : RuleSet(each.rules).count_possible_leaders(each.copies)]
         able = (plain != EMPTY) & (
             arrangement.admitted[arrangement.kind[number]] & arrangement.can_lead
         )[plain]

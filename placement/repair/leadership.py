@@ -1,13 +1,29 @@
 """Chooses the next leader of a shard whose leader is dead, or may not or should not lead.
 
 The issuer changes the list by it before it copies anything; the queue keeps a shard that wants
-another leader due in every batch.
+another leader due in every batch. The rules say who may lead (`RuleSet.best_leaders`); this module
+adds which of them live. `rank_successors` is the order after a death, for one shard here and for
+columns of them in the triage.
 """
+
+from typing import Any
 
 from placement.diagnosis import live_slots
 from placement.model import RepairMode
 from placement.repair.needs import RepairScope
 from placement.state import ClusterState
+
+
+def rank_successors(may_lead: Any, able: Any, up: Any) -> Any:
+    """Rank live replicas as successors of a dead leader, higher is better; the first of equals.
+
+    - `may_lead`: whether the slot is one that may lead, which weighs most.
+    - `able`: whether the node may lead.
+    - `up`: whether the node may receive replicas.
+
+    Each is a truth value or a column of them.
+    """
+    return 4 * may_lead + 2 * able + up
 
 
 def next_leader(state: ClusterState, scope: RepairScope, shard: int) -> int | None:
@@ -20,19 +36,19 @@ def next_leader(state: ClusterState, scope: RepairScope, shard: int) -> int | No
     if not live:
         return None
     stream = state.streams.of_shard(shard)
-    aside = scope.traits(stream).role_copies
-    plain = [slot for slot in live if slot < stream.copies - aside] or live
-    able = [slot for slot in plain if topology.can_lead[nodes[slot]]] or plain
-    up = [slot for slot in able if topology.eligible[nodes[slot]]] or able
-    if live[0] != 0:
-        return up[0]
-    return _better_leader(state, scope, shard, nodes, up)
+    copies = stream.copies
+    if scope.traits(stream).names_leaders:
+        copies = scope.rule_set(stream).count_possible_leaders(copies)
+    if live[0] == 0:
+        return _better_leader(state, scope, shard, nodes, [s for s in live if s < copies])
+    able, up = topology.can_lead, topology.eligible
+    return max(live, key=lambda s: int(rank_successors(s < copies, able[nodes[s]], up[nodes[s]])))
 
 
 def _better_leader(
-    state: ClusterState, scope: RepairScope, shard: int, nodes: list[int], able: list[int]
+    state: ClusterState, scope: RepairScope, shard: int, nodes: list[int], slots: list[int]
 ) -> int | None:
-    """Find a leader instead of a live one that may not lead, or should not.
+    """Find a leader instead of a live one that may not lead, or should not, out of these slots.
 
     Others should rather lead where the policy prefers their place. Only among nodes that are up,
     and never while a move is under way.
@@ -40,14 +56,8 @@ def _better_leader(
     topology, stream = state.topology, state.streams.of_shard(shard)
     if shard in state.ledger.by_shard or stream.spec.repair == RepairMode.DEAD_ONLY:
         return None
-    able = [slot for slot in able if topology.eligible[nodes[slot]]]
-    places = scope.traits(stream).leader_preferences
-    if not places and topology.can_lead[nodes[0]]:
+    if topology.can_lead[nodes[0]] and not scope.traits(stream).names_leaders:
         return None
-
-    def rank(slot: int) -> tuple[object, ...]:
-        may = bool(topology.can_lead[nodes[slot]])
-        return (not may, *(int(rule.leader_rank(topology)[nodes[slot]]) for rule in places))
-
-    best = min(able, key=rank, default=0)
-    return best if rank(best) < rank(0) else None
+    up = [nodes[0], *(nodes[slot] for slot in slots if topology.eligible[nodes[slot]])]
+    best = scope.rule_set(stream).best_leaders(up, topology.can_lead, topology)
+    return None if nodes[0] in best else nodes.index(best[0])

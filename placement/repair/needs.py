@@ -16,7 +16,7 @@ from placement.model import AdministrativeState, Cause, MoveKind, RepairMode
 from placement.moves import OpenMove
 from placement.repair.colocation import Colocation, is_admitted
 from placement.repair.targets import ShardCase
-from placement.rules import LeaderPreference, Rule, RuleSet, Strength
+from placement.rules import Rule, RuleSet, Strength
 from placement.state import ClusterState, Stream
 from placement.topology import Topology
 
@@ -29,14 +29,12 @@ class StreamTraits(NamedTuple):
 
     - `is_colocated`: all shards of the stream move as one unit.
     - `spans_stream`: a rule looks at all of them.
-    - `role_copies`: copies of each shard that never lead.
-    - `leader_preferences`: rules that say where leaders stand, the most important first.
+    - `names_leaders`: a rule has a say in which replica leads.
     """
 
     is_colocated: bool
     spans_stream: bool
-    role_copies: int
-    leader_preferences: tuple[LeaderPreference, ...]
+    names_leaders: bool
 
 
 class RepairScope:
@@ -66,8 +64,7 @@ class RepairScope:
         found = self._traits.get(id(stream.policy))
         if found is None:
             rules = self.rule_set(stream)
-            unit, spans = rules.is_colocated, rules.spans_stream
-            found = StreamTraits(unit, spans, rules.role_copies, rules.leader_preferences)
+            found = StreamTraits(rules.is_colocated, rules.spans_stream, rules.names_leaders)
             self._traits[id(stream.policy)] = found
         return found
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from placement.assignments import EMPTY, exceeds_factor, group_by_size
 from placement.model import Cause
+from placement.repair.leadership import rank_successors
 from placement.repair.needs import RepairScope
 from placement.rules import Mask, Rule, RuleContext
 from placement.state import ClusterState, Stream
@@ -142,12 +143,12 @@ def _triage_group(
 def _find_leaders(topology: Topology, rows: Shards, live: Mask, copies: int) -> Shards:
     """Find the slot that leads each shard.
 
-    After a dead leader, of the copies asked for, the first that may lead and is up, if there is
-    one; 0 where the leader lives.
+    After a dead leader the best successor; 0 where the leader lives. All copies asked for may lead,
+    as rules that name leaders are not judged by columns.
     """
     able, up = (np.append(each, False)[rows] for each in (topology.can_lead, topology.eligible))
     asked_for = np.arange(rows.shape[1]) < copies
-    slots: Shards = np.argmax(live * (1 + up + 2 * able + 4 * asked_for), axis=1)
+    slots: Shards = np.argmax(live * (1 + rank_successors(asked_for, able, up)), axis=1)
     return np.where(live[:, 0], 0, slots)
 
 

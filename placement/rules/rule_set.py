@@ -44,17 +44,29 @@ class RuleSet:
         """The rules that say where leaders stand, the most important first."""
         return tuple(rule for rule in self.rules if isinstance(rule, LeaderPreference))
 
+    def count_possible_leaders(self, factor: int) -> int:
+        """Count the slots, from the first, whose replicas may lead a shard of `factor` copies.
+
+        Copies in the last slots, which have a role, never lead.
+        """
+        return max(factor - self.role_copies, 1)
+
     def possible_leaders(
         self, nodes: Sequence[int], factor: int, able: Mask, topology: Topology
     ) -> list[int]:
         """Select the nodes of a shard out of which one leads, in their order.
 
-        - Copies in the last slots, which have a role, never lead.
-        - Of the others those in `able`; all where none is.
+        Copies with a role are left out; the others are chosen from by `best_leaders`.
+        """
+        return self.best_leaders(nodes[: self.count_possible_leaders(factor)], able, topology)
+
+    def best_leaders(self, nodes: Sequence[int], able: Mask, topology: Topology) -> list[int]:
+        """Select the nodes that lead better than the others, in their order.
+
+        - Those in `able`; all where none is.
         - Of these those that come first by each leader preference in turn.
         """
-        plain = nodes[: max(factor - self.role_copies, 1)]
-        found = [node for node in plain if able[node]] or list(plain)
+        found = [node for node in nodes if able[node]] or list(nodes)
         for rule in self.leader_preferences if found else ():
             rank = rule.leader_rank(topology)
             best = min(int(rank[node]) for node in found)

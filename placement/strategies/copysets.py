@@ -15,6 +15,7 @@ from placement.allocator import (
     candidates,
     choose,
     find_unmet,
+    put_in_front,
 )
 from placement.assignments import EMPTY, distinct_copysets, loss_probability, scatter_width
 from placement.hashing import digest64, scores
@@ -256,13 +257,9 @@ def _put_leader_first(members: Sequence[int], policy: Policy, view: View) -> lis
     It can lead, and stands where the user's rules want the leader.
     """
     topology, rank = view.topology, view.topology.order()
-    able = [node for node in members if topology.can_lead[node]] or list(members)
-    for rule in RuleSet(policy.rules).leader_preferences:
-        places = rule.leader_rank(topology)
-        best = min(int(places[node]) for node in able)
-        able = [node for node in able if places[node] == best]
+    able = RuleSet(policy.rules).best_leaders(members, topology.can_lead, topology)
     leader = min(able, key=lambda n: (view.leaders[n] / topology.weight[n], int(rank[n])))
-    return [leader, *(node for node in members if node != leader)]
+    return put_in_front(leader, members)
 
 
 def _allowed_nodes(need: ReplicaRequest, rules: Sequence[Rule], view: View) -> Mask:

@@ -17,6 +17,7 @@ from placement.allocator import (
     choose_ahead,
     elect_leaders,
     find_unmet,
+    put_in_front,
 )
 from placement.assignments import EMPTY
 from placement.model import UNLOCATED, Code, Reason, StreamSpec
@@ -305,6 +306,6 @@ def _elect_leaders(
     result: list[list[int]] = []
     for kept in shards:
         leader = next(leaders) if kept else EMPTY
-        ordered = [leader, *(node for node in kept if node != leader)] if kept else []
+        ordered = put_in_front(leader, kept) if kept else []
         result.append(ordered + [EMPTY] * (factor - len(ordered)))
     return result
