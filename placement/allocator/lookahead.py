@@ -14,7 +14,7 @@ from placement.allocator.choose import choose
 from placement.allocator.view import ReplicaRequest, View
 from placement.model import Reason
 from placement.rules import Mask, Rule, RuleSet, Strength
-from placement.topology import LEAF, Topology
+from placement.topology import Topology, classify_nodes
 
 # Steps of one plan; a step costs about 0.1 ms, so that a plan spends two seconds at most.
 _STEPS = 20_000
@@ -130,18 +130,8 @@ def _pick_one_of_each(found: NDArray[np.int64], view: View) -> list[int]:
 
 
 def node_kinds(topology: Topology) -> NDArray[np.int64]:
-    """Number the kinds of nodes: rules about domains treat nodes of one kind alike."""
-    return topology.derive("kinds of nodes", lambda: _number_kinds(topology))
-
-
-def _number_kinds(topology: Topology) -> NDArray[np.int64]:
-    leaf = topology.domain_of(LEAF)
-    numbers: dict[object, int] = {}
-    found = [
-        numbers.setdefault((int(leaf[node]), a.tags, a.leader), len(numbers))
-        for node, a in enumerate(topology.attributes)
-    ]
-    return np.asarray(found, np.int64)
+    """Number the classes of nodes that are equal to every rule, whichever it is."""
+    return classify_nodes(topology, by_attributes=True)
 
 
 def arrange_stream(

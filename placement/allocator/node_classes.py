@@ -18,10 +18,10 @@ from placement.allocator.choose import break_tie, distance, keep_least
 from placement.allocator.domain_loads import HALF, DomainLoads
 from placement.allocator.strategy import ByRules, Strategy
 from placement.allocator.view import ReplicaRequest, View
-from placement.assignments import EMPTY, find_distinct
+from placement.assignments import EMPTY
 from placement.policy import Policy
 from placement.rules import Mask, Rule, RuleContext, RuleSet, Strength
-from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
+from placement.topology import LEAF, NO_DOMAIN, Scope, Topology, classify_nodes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,8 +70,8 @@ def node_classes(topology: Topology, tags: frozenset[str]) -> NodeClasses:
 
 def _find_classes(topology: Topology, tags: frozenset[str]) -> NodeClasses:
     scopes = [LEAF, *(Scope(tag=tag) for tag in sorted(tags))]
-    columns = [topology.domain_of(scope).astype(np.int64) for scope in scopes]
-    sample, of = find_distinct(np.stack(columns, axis=1))
+    of = classify_nodes(topology, scopes)
+    sample = np.unique(of, return_index=True)[1]
     begin = np.concatenate([[0], np.cumsum(np.bincount(of, minlength=len(sample)))])
     members, sampled = np.argsort(of, kind="stable"), topology.sample(sample)
     return NodeClasses(of, sample, members, begin, of.tolist(), sampled)

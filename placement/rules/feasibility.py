@@ -17,7 +17,7 @@ from placement.rules.domains import AtLeastDomains, Even, live_domains
 from placement.rules.rule import Mask, Rule, RuleContext
 from placement.rules.rule_set import RuleSet
 from placement.rules.supply import allowed_step, supply_of
-from placement.topology import NO_DOMAIN, NodeFilter, Scope, Topology
+from placement.topology import NO_DOMAIN, NodeFilter, Scope, Topology, classify_nodes
 from placement.wording import are, format_count
 
 # Small fleets and single-level rules need fewer than a hundred states; a fleet on which more than
@@ -105,17 +105,12 @@ def _admits(question: FeasibilityQuery, rules: Sequence[Rule]) -> bool:
 def _classes(question: FeasibilityQuery, rules: Sequence[Rule]) -> list[list[int]]:
     """Group the allowed nodes that the rules cannot distinguish, by the natural order of ids."""
     topology = question.topology
-    scopes = _scopes(rules)
-    columns = [topology.domain_of(scope) for scope in scopes]
     coarse = RuleSet(rules).sees_domains_only
+    classes = classify_nodes(topology, _scopes(rules), by_attributes=not coarse)
     rank = topology.order()
-    found: dict[object, list[int]] = {}
+    found: dict[int, list[int]] = {}
     for node in sorted(np.flatnonzero(question.allowed).tolist(), key=lambda n: int(rank[n])):
-        key: object = tuple(int(column[node]) for column in columns)
-        if not coarse:
-            attributes = topology.attributes[node]
-            key = key, attributes.location, attributes.tags, attributes.leader
-        members = found.setdefault(key, [])
+        members = found.setdefault(int(classes[node]), [])
         if len(members) < question.factor or coarse:
             members.append(node)
     return list(found.values())

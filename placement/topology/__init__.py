@@ -4,6 +4,7 @@ Columns of nodes with the domains they stand in, filters of nodes, and the choic
 read from. Imports `model` only.
 """
 
+from placement.topology.equal_nodes import classify_nodes
 from placement.topology.node_filter import NodeFilter
 from placement.topology.replica_selector import (
     Choice,
@@ -24,6 +25,7 @@ __all__ = [
     "NodeFilter",
     "Scope",
     "Topology",
+    "classify_nodes",
     "is_own_node",
     "select_exact_rack",
     "select_nearest",
