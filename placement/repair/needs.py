@@ -198,17 +198,28 @@ class ShardNeeds:
     @property
     def top_cause(self) -> Cause | None:
         """The most urgent cause to repair the shard, found without looking for a move."""
-        if self.missing_slots:
-            return Cause.UNDER_REPLICATED
+        return next((cause for cause in Cause if self._has(cause)), None)
+
+    def _has(self, cause: Cause) -> bool:
+        """Tell whether the shard has the cause; leaders and balance are not repair's to look for.
+
+        A stream that repairs dead replicas only has no other cause.
+        """
+        if cause is Cause.UNDER_REPLICATED:
+            return bool(self.missing_slots)
         if self.repairs_dead_only:
-            return None
-        if self.inadmissible_slots or self.stray_slots or self.breaks(Strength.REQUIRED):
-            return Cause.REQUIRED_RULE
-        if self.draining_slots:
-            return Cause.DRAIN
-        if self.breaks(Strength.PREFERRED):
-            return Cause.PREFERRED_RULE
-        return Cause.SURPLUS if self.surplus_count else None
+            return False
+        match cause:
+            case Cause.REQUIRED_RULE:
+                misplaced = self.inadmissible_slots or self.stray_slots
+                return bool(misplaced or self.breaks(Strength.REQUIRED))
+            case Cause.DRAIN:
+                return bool(self.draining_slots)
+            case Cause.PREFERRED_RULE:
+                return self.breaks(Strength.PREFERRED)
+            case Cause.SURPLUS:
+                return self.surplus_count > 0
+        return False
 
     def _other_nodes(self) -> list[int]:
         """List the nodes of the stream's other shards that are to stay.

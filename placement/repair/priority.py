@@ -14,8 +14,9 @@ from placement.moves import OpenMove
 from placement.repair.needs import ShardNeeds
 from placement.rules import Strength
 
-# Every cause of a move, the most urgent first, and when a shard has it. The README of this package
-# quotes the table; nothing else may order causes.
+# Every cause of a move, in the order of `Cause`, and when a shard has it. The README of this part
+# quotes the table. Nothing else orders causes; only `ActionFinder.actions_of` tries the removal
+# of a surplus replica earlier, as that needs no other node.
 CAUSES: Mapping[Cause, str] = {
     Cause.UNDER_REPLICATED: "a replica is missing, or its node is dead and in no repair hold",
     Cause.LEADER: "the leader is dead, or may not lead; the list changes and nothing is copied",
@@ -25,7 +26,7 @@ CAUSES: Mapping[Cause, str] = {
     Cause.SURPLUS: "the shard has more replicas than its stream needs",
     Cause.BALANCE: "loads or leaders are uneven; only a rebalance issues such moves",
 }
-_RANKS = {cause: rank for rank, cause in enumerate(CAUSES)}
+_RANKS = {cause: rank for rank, cause in enumerate(Cause)}
 
 
 class Priority(NamedTuple):
