@@ -77,7 +77,7 @@ def test_a_complete_list_beside_short_ones_stays_as_it_is():
 def test_streams_are_tasks_too():
     """One task a stream, in some orders of the streams."""
     tasks = [stream(f"t{i}", 3, BOTH, replicas=[[each]]) for i, each in enumerate("114477")]
-    for seed in range(20):
+    for seed in seeds(20):
         answers = place(grid(), random.Random(seed).sample(tasks, 6))
         load = Counter(each for _, [shard] in answers.values() for each in shard)
         assert [load[str(each)] for each in range(1, 10)] == [2] * 9
@@ -125,7 +125,7 @@ def test_values_of_different_keys_do_not_clash():
 def test_chains_of_moves_keep_the_load_even_in_any_order():
     """The case above in other orders of the tasks: Kafka evens out 520 of 720."""
     nodes = [node(f"{i}", zone=f"z{(i - 1) % 3}", cluster="c1") for i in range(1, 7)]
-    for seed in range(40):
+    for seed in seeds(40):
         order = random.Random(seed).sample("123456", 6)
         _, shards, _ = place_one(nodes, stream("t", 2, BOTH, 6, [[each] for each in order]))
         assert all((int(a) - int(s)) % 3 for a, s in shards)

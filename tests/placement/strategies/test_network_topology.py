@@ -13,6 +13,7 @@ import pytest
 from placement.model import Configuration
 from placement.reconciler import Reconciler
 from schemas.cluster import Cluster, ClusterStream, RefusedStream, parse_cluster
+from tests.builders.drawn import share
 from tests.builders.placements import ask_one, node, random_nodes, stream, usable
 
 
@@ -44,7 +45,7 @@ def natural_replicas(ring, token, replication):
 
 def test_random_rings_give_the_lists_of_the_source():
     rng = random.Random(4)
-    for _ in range(150):
+    for _ in range(share(150)):
         names = [(f"n{i}", f"dc{rng.randint(1, 3)}", f"r{rng.randint(1, 4)}") for i in range(12)]
         tokens = rng.sample(range(-500, 500), 36)
         ring = [(token, *names[i % 12]) for i, token in enumerate(tokens)]
@@ -271,8 +272,8 @@ def test_without_tokens_shards_are_spread_and_racks_kept():
 def test_random_fleets_keep_the_counts_or_say_why_not():
     """`degraded` exactly where full nodes keep replicas of a datacenter out of its racks."""
     outcomes = set()
-    rng = random.Random(11)
-    for _ in range(120):
+    rng = random.Random(8)
+    for _ in range(share(120)):
         nodes = random_nodes(rng)
         place = usable(nodes)
         known = sorted({n.attributes.location.split("/")[1] for n in nodes})

@@ -16,6 +16,7 @@ from placement.allocator import ring_of
 from placement.model import Configuration, Liveness, NodeAttributes
 from placement.reconciler import Reconciler
 from placement.topology import Topology
+from tests.builders.drawn import share
 from tests.builders.placements import ask, ask_one, node, random_nodes, stream, usable
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -185,7 +186,7 @@ def walk(order, place, start, factor, levels):
 
 def test_random_rings_are_walked_as_said():
     rng = random.Random(7)
-    for _ in range(150):
+    for _ in range(share(150)):
         nodes = random_nodes(rng)
         positions = rng.sample(range(1000), 3 * len(nodes))
         owned = [positions[i :: len(nodes)] for i in range(len(nodes))]
@@ -216,7 +217,7 @@ def test_random_rings_are_walked_as_said():
 
 def test_random_fleets_are_answered_alike_in_any_order():
     rng = random.Random(5)
-    for _ in range(60):
+    for _ in range(share(60)):
         nodes = random_nodes(rng)
         asked = [stream({"strategy": "ring"}, 2, 3, name) for name in ("s", "t")]
         asked.append(stream({"strategy": "ring", "strict": True}, 2, 3, "u"))
