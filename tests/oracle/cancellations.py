@@ -39,16 +39,16 @@ class Unmarked:
                 del self._told[move_id]
 
     def forget(self, key: str) -> None:
-        """The move is not spoken of any more."""
+        """Drop what is known of a move whose record is gone."""
         self._told.pop(key, None)
         self._now.pop(key, None)
 
-    def called_off(self, move: Value) -> None:
-        """A move has ended, and not by its executor's word: it is told first or again."""
+    def call_off(self, move: Value) -> None:
+        """Note that a move ended without its executor's word: the executor has to be told."""
         self._now[move["move_id"]] = (move["stream"], move["shard"])
 
-    def again(self, before: Value, move: Value) -> Iterator[str]:
-        """A move that had ended is published once more."""
+    def judge_reminder(self, before: Value, move: Value) -> Iterator[str]:
+        """Judge a move that had ended and is published once more, as a reminder."""
         key, count = move["move_id"], (before["reminded"] or 0) + 1
         if move["state"] != before["state"] or move["reminded"] != count:
             yield f"move {key} went from {before['state']} to {move['state']}, {move['reminded']}"

@@ -126,19 +126,19 @@ class Log(World):
     def feed(self, topic: str, key: str, value: Value | None, record_id: str | None = None) -> None:
         """Take in one record of a topic (short name); None is a tombstone."""
         handlers = {
-            "topology.v1": self._node,
-            "decisions.v1": self._decision,
-            "assignments.v1": self._assignment,
-            "moves.v1": self._move,
-            "violations.v1": self._violations,
-            "state.v1": self._memory,
+            "topology.v1": self._take_node,
+            "decisions.v1": self._take_decision,
+            "assignments.v1": self._take_assignment,
+            "moves.v1": self._take_move,
+            "violations.v1": self._take_violations,
+            "state.v1": self._take_memory,
         }
         handler = handlers.get(topic)
         if handler is None:
             return
         if value is not None:
             value = {**UNSET[topic], **value}
-            self._identity(topic, key, value, record_id)
+            self._judge_identity(topic, key, value, record_id)
         handler(key, value)
 
     def feed_ready(self, ready: Ready, caught_up: bool = True, now: int | None = None) -> None:
@@ -152,20 +152,20 @@ class Log(World):
         batch was allowed to repair, `now` is its time in ms."""
         lists: dict[str, list[list[str]]] = {stream: [] for stream in self.decisions}
         for shard, assignment in self.assignments.items():
-            self._wrong(judge_shard(self, shard, caught_up))
+            self._report(judge_shard(self, shard, caught_up))
             lists[shard[0]].append(assignment["replicas"])
         for stream, replicas in lists.items():
-            self._wrong(judge_counts(self, stream, replicas))
-        self._wrong(judge_open(self, caught_up, now))
-        self._wrong(judge_forgotten(self, self._forgotten))
+            self._report(judge_counts(self, stream, replicas))
+        self._report(judge_open(self, caught_up, now))
+        self._report(judge_forgotten(self, self._forgotten))
         self._forgotten.clear()
         if self._limits is not None:
-            self._wrong(judge_limits(self, self._limits, self._issued))
+            self._report(judge_limits(self, self._limits, self._issued))
         if self._issued and not caught_up:
-            self._wrong([f"moves are issued while the source is behind: {self._issued}"])
-        self._wrong(self._unmarked.judge(self.memory.get("unmark", ()), now))
+            self._report([f"moves are issued while the source is behind: {self._issued}"])
+        self._report(self._unmarked.judge(self.memory.get("unmark", ()), now))
         if self._ordered:
-            self._wrong(self._joined())
+            self._report(self._judge_joins())
             self._steps.clear()
             self.lost.clear()
         self._issued.clear()
@@ -188,13 +188,13 @@ class Log(World):
         lost = (event for event in events if isinstance(event, ReplicaLost))
         words |= {("failed", f"{event.stream}/{event.shard}") for event in lost}
         moves = [as_plain(move) for move, dropped in ready.moves.values() if not dropped]
-        self._wrong(judge_words(moves, words))
+        self._report(judge_words(moves, words))
         asked = [event for event in events if isinstance(event, OperatorAsked)]
-        self._wrong(judge_answers(asked, ready.answers, self._accepted))
+        self._report(judge_answers(asked, ready.answers, self._accepted))
 
     def violations(self) -> list[str]:
         """Everything found wrong so far, in words."""
-        return [*self._found, *self._joined()]
+        return [*self._found, *self._judge_joins()]
 
     def final_violations(self, reported_is_enough: bool = False, whole: bool = True) -> list[str]:
         """What is wrong in a fleet at rest: `violations()`, and every placed stream has all its
@@ -205,7 +205,7 @@ class Log(World):
         """
         return [*self.violations(), *judge_whole(self, reported_is_enough, whole)]
 
-    def missed(self) -> list[str]:
+    def movement_violations(self) -> list[str]:
         """What a fleet at rest could have been given by one move, and was not; and what was moved
         without need."""
         return [*judge_missed(self), *self.movement.judge()]
@@ -217,7 +217,7 @@ class Log(World):
 
     # Records, one by one
 
-    def _identity(self, topic: str, key: str, value: Value, record_id: str | None) -> None:
+    def _judge_identity(self, topic: str, key: str, value: Value, record_id: str | None) -> None:
         """Every id once, with one body."""
         natural = {
             "topology.v1": ("incarnation", "sequence", "revision"),
@@ -234,10 +234,10 @@ class Log(World):
                 self._say(f"id {name} came twice, with {same} body")
             self._bodies[name] = value
 
-    def _node(self, key: str, value: Value | None) -> None:
+    def _take_node(self, key: str, value: Value | None) -> None:
         before = self.nodes.pop(key, None)
         self._left.clear()
-        self._settled()
+        self._end_settling()
         if value is None:
             self._forgotten.add(key)
             return
@@ -246,13 +246,13 @@ class Log(World):
             self._say(f"node {key} went from revision {before['revision']} to {value}")
         self.nodes[key] = value
 
-    def _decision(self, key: str, value: Value | None) -> None:
+    def _take_decision(self, key: str, value: Value | None) -> None:
         if value is None:
             before = self.decisions.pop(key, None)
             if before is None or before["outcome"] != "dropped":
                 self._say(f"decision {key} was forgotten as {before and before['outcome']}")
             return
-        self._respec(key, value)
+        self._take_spec(key, value)
         revision = self.decisions[key]["revision"] if key in self.decisions else 0
         if value["revision"] <= revision:
             self._say(f"decision {key} went from revision {revision} to {value['revision']}")
@@ -260,15 +260,15 @@ class Log(World):
             self._say(f"decision {key} is {value['outcome']} without a reason")
         self.decisions[key] = value
 
-    def _respec(self, stream: str, decision: Value) -> None:
+    def _take_spec(self, stream: str, decision: Value) -> None:
         """Another spec asks for other places: where a rule made shards leave counts anew."""
         before = self.decisions.get(stream)
         if before is None or before["spec"] == decision["spec"]:
             return
         self._left = {left: move for left, move in self._left.items() if left[0][0] != stream}
-        self._settled(stream)
+        self._end_settling(stream)
 
-    def _assignment(self, key: str, value: Value | None) -> None:
+    def _take_assignment(self, key: str, value: Value | None) -> None:
         stream, _, number = key.rpartition("/")
         shard = (stream, int(number))
         before = self.assignments.get(shard)
@@ -276,7 +276,7 @@ class Log(World):
             if before is None:
                 self._say(f"{key} was taken away and was not there")
             self.assignments.pop(shard, None)
-            self._settled(*shard)
+            self._end_settling(*shard)
             self._dropped = True
             return
         self._judge_next(key, before, value["epoch"], self._epochs.get(shard))
@@ -307,7 +307,7 @@ class Log(World):
         if not follows:
             self._say(f"{key} went to epoch {epoch} from {before and before['epoch']}")
 
-    def _move(self, key: str, value: Value | None) -> None:
+    def _take_move(self, key: str, value: Value | None) -> None:
         before = self.moves.pop(key, None)
         if value is None:
             if before is None or before["state"] in OPEN_STATES:
@@ -317,32 +317,32 @@ class Log(World):
         self.moves[key] = self.all_moves[key] = value
         shard, state = (value["stream"], value["shard"]), value["state"]
         if before is None:
-            self._first_seen(key, value)
+            self._judge_issue(key, value)
         else:
-            self._progressed(key, before, value)
+            self._judge_progress(key, before, value)
         if (value["ended_at"] is None) != (state in OPEN_STATES):
             self._say(f"move {key} is {state} and ended at {value['ended_at']}")
         if state in OPEN_STATES:
             if self.open_moves.setdefault(shard, key) != key:
                 self._say(f"{shard} has two open moves: {key} and {self.open_moves[shard]}")
         else:
-            self._closed(shard, key, value)
+            self._take_end(shard, key, value)
 
-    def _progressed(self, key: str, before: Value, move: Value) -> None:
+    def _judge_progress(self, key: str, before: Value, move: Value) -> None:
         changed = [f for f in move if move[f] != before[f] and f not in MOVE_PROGRESS]
         if changed:
             self._say(f"move {key} changed its {changed}")
         if before["state"] in CALLED_OFF:
-            self._wrong(self._unmarked.again(before, move))
+            self._report(self._unmarked.judge_reminder(before, move))
         elif before["state"] not in OPEN_STATES or move["state"] == "issued":
             self._say(f"move {key} went from {before['state']} to {move['state']}")
 
-    def _first_seen(self, key: str, move: Value) -> None:
+    def _judge_issue(self, key: str, move: Value) -> None:
         self._issued.append(move)
-        self._wrong(judge_form(self, key, move))
+        self._report(judge_form(self, key, move))
         if not self._ordered:
             return
-        self._wrong(judge_need(self, key, move))
+        self._report(judge_need(self, key, move))
         shard = (move["stream"], move["shard"])
         if move["add"]:
             self.movement.issue(shard, move)
@@ -351,9 +351,9 @@ class Log(World):
                 self._say(f"move {key} brings {shard} back to {move['add']}, which a rule left")
             self._left[shard, move["remove"]] = key
 
-    def _closed(self, shard: Shard, key: str, move: Value) -> None:
+    def _take_end(self, shard: Shard, key: str, move: Value) -> None:
         if move["state"] in CALLED_OFF:
-            self._unmarked.called_off(move)
+            self._unmarked.call_off(move)
         if self.open_moves.get(shard) == key:
             del self.open_moves[shard]
         left = (shard, move["remove"])
@@ -363,7 +363,7 @@ class Log(World):
         elif self._left.get(left) == key:
             del self._left[left]
 
-    def _violations(self, key: str, value: Value | None) -> None:
+    def _take_violations(self, key: str, value: Value | None) -> None:
         stream, _, number = key.rpartition("/")
         if value is None:
             if self.open_violations.pop((stream, int(number)), None) is None:
@@ -371,23 +371,23 @@ class Log(World):
         else:
             self.open_violations[stream, int(number)] = value["violations"]
 
-    def _memory(self, key: str, value: Value | None) -> None:
+    def _take_memory(self, key: str, value: Value | None) -> None:
         kind, _, name = key.partition("/")
         if kind == "hold":
-            self._settled()
+            self._end_settling()
         if kind == "backoff" and value is None:
             stream, number, _ = name.rsplit("/", 2)
-            self._settled(stream, int(number))
+            self._end_settling(stream, int(number))
         self.memory.setdefault(kind, {}).pop(name, None)
         if value is not None:
             self.memory[kind][name] = value["body"]
 
-    def _settled(self, stream: str | None = None, number: int | None = None) -> None:
+    def _end_settling(self, stream: str | None = None, number: int | None = None) -> None:
         """What shards rest on changes: what they have moved since it last did is judged."""
         if self._ordered:
-            self._wrong(self.movement.end(stream, number))
+            self._report(self.movement.end(stream, number))
 
-    def _joined(self) -> Iterator[str]:
+    def _judge_joins(self) -> Iterator[str]:
         """Joins that have not been judged: in order those of this batch, else all."""
         for before, after in self._steps:
             shard = (after["stream"], after["shard"])
@@ -398,5 +398,5 @@ class Log(World):
     def _say(self, what: str) -> None:
         self._found.append(what)
 
-    def _wrong(self, found: Iterable[str]) -> None:
+    def _report(self, found: Iterable[str]) -> None:
         self._found.extend(found)

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tests.oracle.moves import more_broken
-from tests.oracle.policy import is_judged, keeps_apart, minds_load, moves_together
+from tests.oracle.policy import can_judge, keeps_apart, minds_load, moves_together
 from tests.oracle.world import OPEN_STATES, Shard, Value, World
 
 # Ends of a move that ask for another try: by its executor, by its deadline.
@@ -96,7 +96,7 @@ class MovementBound:
 
     def issue(self, shard: Shard, move: Value) -> None:
         """A copy is issued; what is completed at once stands in the list already."""
-        self._closed[move["move_id"]] = self._closed_to(shard[0])
+        self._closed[move["move_id"]] = self._closed_nodes(shard[0])
         self._loads[move["move_id"]] = self._world.load()
         replicas = set(self._world.assignments.get(shard, {}).get("replicas", ()))
         movement = self.begin(shard, replicas - {move["add"]})
@@ -124,8 +124,8 @@ class MovementBound:
             if shard in self._world.assignments:
                 states = [self._world.all_moves[move_id]["state"] for move_id in movement.issued]
                 self.copies += states.count("completed")
-                self.fewest += len(self._gained(shard, movement))
-                found += self._bound(shard, movement)
+                self.fewest += len(self._gained_nodes(shard, movement))
+                found += self._judge_bound(shard, movement)
         if stream is None:
             self._begun = {name for name in self._world.decisions if self._is_apart(name)}
         return found
@@ -141,20 +141,20 @@ class MovementBound:
         """The bound at rest, and copies without which the policy would be kept as well."""
         for shard, movement in self._shards.items():
             if shard in self._world.assignments:
-                yield from self._bound(shard, movement)
-                yield from self._needless(shard, movement)
+                yield from self._judge_bound(shard, movement)
+                yield from self._judge_needless(shard, movement)
 
-    def _bound(self, shard: Shard, movement: ShardMovement) -> Iterator[str]:
+    def _judge_bound(self, shard: Shard, movement: ShardMovement) -> Iterator[str]:
         if minds_load(self._world.spec(shard[0])):
             return
         moves = [self._world.all_moves[move_id] for move_id in movement.issued]
         successors = {move["supersedes"]: move for move in moves if move["supersedes"]}
         excused = sum(self._is_retried(m, successors.get(m["move_id"])) for m in moves)
         under_way = sum(move["state"] in OPEN_STATES for move in moves)
-        gained = self._gained(shard, movement)
+        gained = self._gained_nodes(shard, movement)
         # What repair gave back, rebalancing may move on.
-        moved_on = {move["remove"] for move in moves if _balances(move)}
-        fresh = [m["add"] for m in moves if m["state"] == "completed" and not _balances(m)]
+        moved_on = {move["remove"] for move in moves if _is_for_balance(move)}
+        fresh = [m["add"] for m in moves if m["state"] == "completed" and not _is_for_balance(m)]
         # It may also fill a place that a rule took a replica from, and so may a drain, whose turn
         # comes after the rule's.
         late = ("balance", "drain")
@@ -173,7 +173,7 @@ class MovementBound:
         """Whether a wish takes on what one of the moves has brought, and could not be known of
         when that was issued."""
         brought = [m for m in moves if m["add"] == move["remove"]]
-        wishes = {"preferred_rule": brought, "balance": [m for m in brought if _balances(m)]}
+        wishes = {"preferred_rule": brought, "balance": [m for m in brought if _is_for_balance(m)]}
         if not wishes.get(move["cause"]):
             return False
         if self._world.decisions[shard[0]].get("strategy") in OWN_ORDER:
@@ -183,9 +183,9 @@ class MovementBound:
             return True
         # Its own replica is counted on the node since.
         now = self._loads[move["move_id"]][move["add"]] - 1
-        return _balances(move) and any(now < self._loads[each][move["add"]] for each in ids)
+        return _is_for_balance(move) and any(now < self._loads[each][move["add"]] for each in ids)
 
-    def _closed_to(self, stream: str) -> set[str]:
+    def _closed_nodes(self, stream: str) -> set[str]:
         """Nodes that are full, with what is about to leave, or that a shard of a stream whose
         shards share no node has."""
         held: dict[str, Counter[str]] = {}
@@ -208,21 +208,21 @@ class MovementBound:
             return self._world.renews(successor) or _is_more_urgent(successor, move)
         return False
 
-    def _gained(self, shard: Shard, movement: ShardMovement) -> set[str]:
+    def _gained_nodes(self, shard: Shard, movement: ShardMovement) -> set[str]:
         """Nodes that hold what was copied to them since, and that did not when it began."""
         added = {self._world.all_moves[move_id]["add"] for move_id in movement.issued}
         stood = movement.started - movement.left_before - set(movement.lost)
         return (added & set(self._world.assignments[shard]["replicas"])) - stood
 
-    def _needless(self, shard: Shard, movement: ShardMovement) -> Iterator[str]:
+    def _judge_needless(self, shard: Shard, movement: ShardMovement) -> Iterator[str]:
         world, spec = self._world, self._world.spec(shard[0])
-        if not is_judged(spec) or moves_together(spec):
+        if not can_judge(spec) or moves_together(spec):
             return
         final, load = world.assignments[shard]["replicas"], world.load()
         moves = [world.all_moves[move_id] for move_id in movement.issued]
         done = [move for move in moves if move["state"] == "completed"]
         moves = [move for move in done if move["cause"] in JUDGED_CAUSES]
-        held = _without_wishes(world.staying(final), done)
+        held = _undo_wishes(world.staying(final), done)
         for old in {move["remove"] for move in moves} - {None, *final, *movement.lost}:
             capacity = world.nodes.get(old, {}).get("capacity")
             full = capacity is not None and load[old] >= capacity
@@ -234,7 +234,7 @@ class MovementBound:
                     yield f"{shard} left {old} for {new}, though {after} is as good as {held}"
 
 
-def _without_wishes(replicas: list[str], done: list[Value]) -> list[str]:
+def _undo_wishes(replicas: list[str], done: list[Value]) -> list[str]:
     """Where the replicas stood before they moved for wishes: what was needed then may look
     needless where a wish took others since."""
     for move in reversed(done):
@@ -248,5 +248,5 @@ def _is_more_urgent(move: Value, before: Value) -> bool:
     return URGENCY.index(move["cause"]) < URGENCY.index(before["cause"])
 
 
-def _balances(move: Value) -> bool:
+def _is_for_balance(move: Value) -> bool:
     return bool(move["cause"] == "balance")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tests.oracle.policy import is_judged, moves_together
+from tests.oracle.policy import can_judge, moves_together
 from tests.oracle.world import Shard, Value, World
 
 # States that a move takes on by the word of its executor.
@@ -85,7 +85,7 @@ def _judge_target(world: World, key: str, move: Value) -> Iterator[str]:
     if capacity is not None and world.load()[new] > capacity:
         yield f"move {key} puts {world.load()[new]} replicas on {new}, which takes {capacity}"
     spec = world.spec(shard[0])
-    if moves_together(spec) or not is_judged(spec):
+    if moves_together(spec) or not can_judge(spec):
         return
     assignment = world.assignments[shard]
     held = {*assignment["replicas"], *assignment["adding"]}

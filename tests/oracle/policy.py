@@ -62,7 +62,7 @@ def copies(spec: Value) -> int:
     return int(spec["replication_factor"]) + beside
 
 
-def is_judged(spec: Value) -> bool:
+def can_judge(spec: Value) -> bool:
     """Whether everything that the policy requires is judged here."""
     policy = spec["policy"]
     strategy, mode = policy.get("strategy", "spread"), policy.get("on_infeasible")

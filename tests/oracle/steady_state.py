@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tests.oracle.moves import broken_with, can_be_led, more_broken
-from tests.oracle.policy import is_judged, moves_together
+from tests.oracle.policy import can_judge, moves_together
 from tests.oracle.world import Shard, Value, World
 
 
@@ -52,14 +52,14 @@ def judge_missed(world: World) -> Iterator[str]:
         for violation in violations:
             if violation["class"] == "fixable":
                 yield f"{shard} is at rest with a violation that could be mended: {violation}"
-            yield from _phantom(world, shard, violation)
+            yield from _judge_reported(world, shard, violation)
     for shard, assignment in world.assignments.items():
         spec = world.spec(shard[0])
-        if is_judged(spec) and not moves_together(spec):
-            yield from _missed_of(world, shard, assignment, spec)
+        if can_judge(spec) and not moves_together(spec):
+            yield from _judge_missed_in(world, shard, assignment, spec)
 
 
-def _phantom(world: World, shard: Shard, violation: Value) -> Iterator[str]:
+def _judge_reported(world: World, shard: Shard, violation: Value) -> Iterator[str]:
     """A rule that is said to be broken and that, counted anew, is not."""
     kept = world.kept(world.assignments[shard]["replicas"])
     judge = world.judge(shard[0], accounted=True)
@@ -67,15 +67,15 @@ def _phantom(world: World, shard: Shard, violation: Value) -> Iterator[str]:
         yield f"{shard} with {kept} is said to break what it keeps: {violation}"
 
 
-def _missed_of(world: World, shard: Shard, assignment: Value, spec: Value) -> Iterator[str]:
+def _judge_missed_in(world: World, shard: Shard, assignment: Value, spec: Value) -> Iterator[str]:
     kept = world.kept(assignment["replicas"])
-    targets = [node for node in _targets(world, shard) if node not in assignment["replicas"]]
+    targets = [node for node in _open_targets(world, shard) if node not in assignment["replicas"]]
     if len(kept) < world.copies(shard[0]):
         for node in targets:
             if not more_broken(world, shard, kept, [*kept, node]):
                 yield f"{shard} has {kept} only, though {node} could take a replica"
         return
-    yield from _uneven(world, shard, kept, targets)
+    yield from _judge_uneven(world, shard, kept, targets)
     broken = broken_with(world, shard, kept)
     if not broken or spec.get("repair") == "dead_only" or len(kept) > world.copies(shard[0]):
         return
@@ -89,7 +89,7 @@ def _missed_of(world: World, shard: Shard, assignment: Value, spec: Value) -> It
                 yield f"{shard} with {kept} breaks {broken}, though {after} would be better"
 
 
-def _uneven(world: World, shard: Shard, kept: list[str], targets: list[str]) -> Iterator[str]:
+def _judge_uneven(world: World, shard: Shard, kept: list[str], targets: list[str]) -> Iterator[str]:
     """Of a stream that asks for nothing but to be even at every level: a move that makes it so."""
     spec = world.spec(shard[0])
     if spec["policy"] != {"strategy": "spread"} or spec.get("repair") == "dead_only":
@@ -106,7 +106,7 @@ def _uneven(world: World, shard: Shard, kept: list[str], targets: list[str]) -> 
                 yield f"{shard} with {kept} is uneven, though {after} would not be"
 
 
-def _targets(world: World, shard: Shard) -> Iterator[str]:
+def _open_targets(world: World, shard: Shard) -> Iterator[str]:
     """Nodes that may take a replica of the shard and have room for it."""
     judge, load = world.judge(shard[0]), world.load()
     for node_id, node in world.nodes.items():

@@ -229,7 +229,7 @@ class Story:
         batches, moves = self.finish_moves()
         whole = command.take("whole", "yes") == "yes"
         found = self.log.final_violations(reported_is_enough=True, whole=whole)
-        found += self.log.missed()
+        found += self.log.movement_violations()
         assert not found, "\n".join(found)
         ready = self.carry_out(parse_command("replan"))
         assert ready.empty, f"at rest, and yet {ready}"
