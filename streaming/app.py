@@ -211,13 +211,13 @@ class RunningQuery:
             self._recovered.nodes, self._recovered.clocks, timers, shards
         )
         initial = self._spark.createDataFrame(tables, STATE_SCHEMA).groupBy("topology_shard")
-        judged = packed.groupBy("topology_shard").transformWithState(
+        outputs = packed.groupBy("topology_shard").transformWithState(
             NodeLifecycle(timers), OUTPUT_SCHEMA, "Update", "None", initialState=initial
         )
         assert settings.checkpoint is not None
         checkpoint = _make_scratch(settings.checkpoint, self._applier.writer_epoch)
         return (
-            judged.writeStream.queryName(f"placer-{settings.cell}")
+            outputs.writeStream.queryName(f"placer-{settings.cell}")
             .outputMode("update")
             .option("checkpointLocation", str(checkpoint))
             .foreachBatch(self._apply)
@@ -331,8 +331,8 @@ def timers_of(settings: Settings) -> Timers:
 
 
 def tick_interval_seconds(settings: Settings) -> float:
-    """The pause between ticks: short timers need more of them, as a silence clock advances by no
-    more than `gap_max_ms` with each."""
+    """Return the pause between ticks. Short timers need more ticks, as a silence clock advances by
+    at most `gap_max_ms` with each."""
     return min(settings.tick.interval_seconds, timers_of(settings).gap_max_ms / 2000)
 
 

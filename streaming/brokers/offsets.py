@@ -47,8 +47,8 @@ def read_watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int
 def read_end_offsets(
     admin: AdminClient, places: Sequence[TopicPartition], isolation: IsolationLevel
 ) -> dict[tuple[str, int], int]:
-    """The offset behind the last record of each place, by topic and partition, as a reader of
-    that isolation sees it. Raises BrokerUnreachable."""
+    """Read the offset after the last record of each place, as a reader of that isolation level sees
+    it. Raises BrokerUnreachable."""
 
     def ask() -> dict[tuple[str, int], int]:
         asked = admin.list_offsets(

@@ -176,8 +176,8 @@ class CommittedReader:
         }
 
     def read_changes(self) -> dict[str, dict[bytes, bytes | None]]:
-        """The last value of every key from where the reader stands up to the ends as they are now,
-        by topic; None for a tombstone. A million records take a few seconds, so nothing is parsed
+        """Read the last value of every key from the reader's position to the present ends. By
+        topic; None for a tombstone. A million records take a few seconds, so nothing is parsed
         here. Raises KeyMissing for a record without a key."""
         latest: dict[str, dict[bytes, bytes | None]] = {name: {} for name in self._short_names}
         for messages in self._consume_to_end():

@@ -102,8 +102,9 @@ def _progress_clock(doing: str, document: "Document") -> Iterator[None]:
 
 @contextmanager
 def _collect_seldom() -> Iterator[None]:
-    """Python looks for cycles after every 700 new objects as it comes, which is most of the time
-    that reading a large file takes; there is next to nothing to find."""
+    """Collect cyclic garbage less often while a large file is read. By default Python looks for
+    cycles after every 700 new objects, which takes most of the reading time and finds next to
+    nothing."""
     before = gc.get_threshold()
     gc.set_threshold(_OBJECTS_BEFORE_COLLECTING, *before[1:])
     try:
@@ -138,8 +139,8 @@ def _tell_fault(fault: "DocumentFault", file: str, output: Output) -> None:
 def check_unknown_fields(
     document: "Document | DocumentFault", file: str, *, strict: bool
 ) -> "Document | DocumentFault":
-    """The document; with `strict` a fault instead where it has unknown fields, which are otherwise
-    named on standard error: a typing error must not look like an answer."""
+    """Name the document's unknown fields on standard error; with `strict` return a fault. A typing
+    error must not look like an answer."""
     from streaming.offline import DocumentFault
 
     if isinstance(document, DocumentFault) or not document.ignored:

@@ -77,9 +77,9 @@ class RequestOptions:
         agreeing: AgreementOptions | None = None,
         **fields: Any,
     ) -> None:
-        """Show what a request would do where that has to be seen, then send it and show the
-        answer; ends the command where it is refused. `agreeing`: the options with which a person
-        agrees to an impact, of a request that may need it."""
+        """Preview a request where that is required, then send it and show the answer. Ends the
+        command where it is refused. `agreeing`: the options with which a person agrees to an
+        impact, of a request that may need it."""
         agreed = agreeing is not None and (agreeing.yes or agreeing.hash is not None)
         if self.dry_run and (agreed or self.no_wait):
             raise typer.BadParameter("--dry-run sends nothing: leave out --yes, --hash, --no-wait")

@@ -201,8 +201,8 @@ def event_of_order(request: OperatorRequest, at: int) -> OperatorAsked:
 
 
 def events_of_cluster(cluster: Cluster) -> tuple[list[Event], list[Event]]:
-    """A cluster file as the events that lead to it: its nodes, then its streams, those with
-    replicas first, because their load is there before anything is placed."""
+    """Make the events that lead to a cluster file. Nodes come first, then streams; those with
+    replicas precede the others, so that their load counts for what is placed."""
     nodes: list[Event] = [
         NodeChanged(
             at=0,

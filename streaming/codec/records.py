@@ -178,8 +178,8 @@ def violations_record(
     *,
     dropped: bool = False,
 ) -> OutRecord:
-    """Key: stream/shard; no violations are a tombstone, of which a header says if it is there
-    because the stream was `dropped`."""
+    """Key: stream/shard. No violations make a tombstone, whose header says whether the stream was
+    `dropped`."""
     key, listed = f"{stream}/{shard}", [_violation(each) for each in violations]
     body = {"stream": stream, "shard": shard, "violations": listed} if listed else None
     version = ("open" if listed else "healed", commit)

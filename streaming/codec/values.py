@@ -35,7 +35,7 @@ def fields_of(value: Any) -> dict[str, Any]:
 
 
 class _Fields(dict[type[Any], tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]]):
-    """By kind the names of its fields and what gets them all at once: a batch may be a million
+    """Holds by kind the names of its fields and one getter for all. A batch may have a million
     records."""
 
     def __missing__(self, kind: type[Any]) -> Any:

@@ -65,8 +65,8 @@ def split_heartbeats(records: pa.Table, at: Integers, elapsed: Integers) -> tupl
 
 
 def _plain_headers(headers: pa.ListArray) -> Mask:
-    """Whether binary mode and a heartbeat are meant and no header can be at fault: each once,
-    none empty, short, ASCII."""
+    """Tell which records are heartbeats in binary mode with faultless headers: each once, none
+    empty, short, ASCII."""
     flat = headers.flatten()
     names, values = flat.field(0).dictionary_encode(), flat.field(1)
     ends = np.cumsum(pc.fill_null(pc.list_value_length(headers), 0).to_numpy())

@@ -31,9 +31,9 @@ _TABLES: dict[int, tuple[bytes, LivenessTable]] = {}
 
 @dataclass(slots=True)
 class ShardOutput:
-    """Holds one topology shard's output of a batch: verdicts on records of the nodes and detector
-    topics, by partition; `ignored` counts records that changed nothing, by reason; the rest is
-    passed through."""
+    """Holds one topology shard's output of a batch. `verdicts` are on records of the nodes and
+    detector topics, by partition; `ignored` counts records that changed nothing, by reason; the
+    rest is passed through."""
 
     verdicts: list[tuple[int, Verdict]] = field(default_factory=list)
     reported: list[tuple[int, Verdict]] = field(default_factory=list)
@@ -75,19 +75,19 @@ class NodeLifecycle(StatefulProcessor):
         logs = sorted((p.log for p in packed if p.log), key=lambda log: log.partition)
         reports = [each for p in packed for each in p.reports]
         reports.sort(key=lambda each: (each[1].at, each[0], each[1].offset))
-        judged = ShardOutput()
+        output = ShardOutput()
         if logs or reports:
             table = self._get(shard)
             for log in logs:
                 verdicts = table.apply(log)
-                judged.verdicts += [(log.partition, verdict) for verdict in verdicts]
+                output.verdicts += [(log.partition, verdict) for verdict in verdicts]
             for partition, report in reports:
-                judged.reported += [(partition, verdict) for verdict in table.report(report)]
-            judged.clocks, judged.ignored = table.clocks, table.take_ignored()
+                output.reported += [(partition, verdict) for verdict in table.report(report)]
+            output.clocks, output.ignored = table.clocks, table.take_ignored()
             _TABLES[shard] = (self._put(table.to_bytes()), table)
         for each in packed:
-            _pass_through(each, judged)
-        yield Row(payload=pickle.dumps(judged, pickle.HIGHEST_PROTOCOL))
+            _pass_through(each, output)
+        yield Row(payload=pickle.dumps(output, pickle.HIGHEST_PROTOCOL))
 
     def close(self) -> None:
         """Do nothing: the operator holds no resource."""
@@ -124,12 +124,12 @@ def initial_liveness_tables(
     return tables
 
 
-def _pass_through(packed: PackedPartition, judged: ShardOutput) -> None:
+def _pass_through(packed: PackedPartition, output: ShardOutput) -> None:
     if packed.stretch:
-        judged.stretches.append(packed.stretch)
-    judged.passed += packed.passed
-    judged.refused += packed.refused
-    judged.measured += packed.measured
-    judged.ignored += packed.ignored
+        output.stretches.append(packed.stretch)
+    output.passed += packed.passed
+    output.refused += packed.refused
+    output.measured += packed.measured
+    output.ignored += packed.ignored
     if packed.tick:
-        judged.tick = max(judged.tick or (0, 0), packed.tick)
+        output.tick = max(output.tick or (0, 0), packed.tick)

@@ -208,8 +208,8 @@ def _pack_nodes(table: pa.Table, packing: PackingPlan) -> dict[int, PackedPartit
     partition, first, last = whole.stretch.partition, int(at[0]), int(at[-1])
     for shard, row in rows.items():
         mine = heard.select(homes[heard.nodes] == shard) if shards > 1 else heard
-        told = [said for said in statements if shard_of(said.node_id, shards) == shard]
-        row.log = PartitionLog(partition, first, last, int(elapsed[-1]), mine, told, ticks)
+        here = [said for said in statements if shard_of(said.node_id, shards) == shard]
+        row.log = PartitionLog(partition, first, last, int(elapsed[-1]), mine, here, ticks)
     return rows
 
 

@@ -43,9 +43,9 @@ class RebalancePreview:
 def preview_rebalance(live: StateRecords) -> RebalancePreview | None:
     """Preview a rebalance as of now. None while it would wait for repairs and open moves, and for
     fleets on which planning takes longer than a person waits."""
-    held = sum(len(each.replicas) for each in live.assignments)
+    replicas = sum(len(each.replicas) for each in live.assignments)
     waits = not all(map(is_stuck, live.violations))
-    if waits or live.open_moves or held > PLANNED_REPLICAS_MAX:
+    if waits or live.open_moves or replicas > PLANNED_REPLICAS_MAX:
         return None
     found = plan_moves(Document(live.cluster()), PlanOptions(phase=PlanPhase.REBALANCE))
     return RebalancePreview(len(found.plan.moves), found.impact.copies)
@@ -60,7 +60,7 @@ class CellStatus:
     at_ms: int
     cluster: Cluster
     nodes: tuple[NodeView, ...]
-    judged: CheckResult
+    check: CheckResult
     loads: Mapping[str, int]
     leaders: Mapping[str, int]
     marker: Mapping[str, Any]
@@ -82,12 +82,12 @@ class CellStatus:
     def is_healthy(self) -> bool:
         """Whether no shard is worse than degraded and nothing is held."""
         fine = ("healthy", "rebalancing", "degraded")
-        return self.judged.diagnosis.worst in fine and not self.holds
+        return self.check.diagnosis.worst in fine and not self.holds
 
     @property
     def rungs(self) -> dict[str, dict[str, int]]:
         """Count shards and streams by health, the worst first."""
-        found = self.judged.diagnosis
+        found = self.check.diagnosis
         shards = (health for each in found.shards.values() for health in each)
         return {"streams": count_by_rung(found.streams.values()), "shards": count_by_rung(shards)}
 
@@ -98,8 +98,8 @@ class CellStatus:
 
     @property
     def hold_window_ms(self) -> int | None:
-        """Return the time from the last return to the end of a hold; None where the marker does not
-        say it."""
+        """Return the time from the last return to the end of a hold. None where the marker does not
+        have it."""
         window = (self.marker.get("configuration") or {}).get("hold_window_ms")
         return None if window is None else int(window)
 
@@ -125,9 +125,9 @@ class CellStatus:
                 view.node_id: view.pending.location for view in self.nodes if view.pending
             },
             "streams": dict(sorted(self.outcomes.items())),
-            "health": health_body(self.judged.diagnosis) | {"counts": self.rungs},
+            "health": health_body(self.check.diagnosis) | {"counts": self.rungs},
             "violations": dict(sorted(kinds.items())),
-            "holds": {name: self._hold_body(held) for name, held in self.holds.items()},
+            "holds": {name: self._hold_body(hold) for name, hold in self.holds.items()},
             "requests": dict(self.requests),
             "moves": {
                 "open": len(self.moves),
@@ -166,10 +166,10 @@ class CellStatus:
                 found.append({"node": view.node_id, "state": "refused", **life, **why})
         return found
 
-    def _hold_body(self, held: Mapping[str, Any]) -> dict[str, Any]:
+    def _hold_body(self, hold: Mapping[str, Any]) -> dict[str, Any]:
         window = self.hold_window_ms
         # It keeps when the first of its nodes may have gone: a window before it began.
-        return {**held, "began_at": None if window is None else held["since"] + window}
+        return {**hold, "began_at": None if window is None else hold["since"] + window}
 
     def _move(self, move: Move) -> dict[str, Any]:
         return {
@@ -192,14 +192,14 @@ def read_status(
     alerts: Iterable[Mapping[str, Any]] = (),
     balance: RebalancePreview | None = None,
 ) -> CellStatus:
-    """The live state, the records that wait to be read, the latest alerts (the oldest first) and
-    what a rebalance would do, as of now. Raises StreamingError where there is none."""
+    """Combine the live state, the input lag, the latest alerts (oldest first) and the preview of a
+    rebalance. Raises StreamingError where there is none."""
     cluster, marker = live.cluster(), live.marker
     return CellStatus(
         at_ms=at_ms,
         cluster=cluster,
         nodes=tuple(live.nodes),
-        judged=check_cluster(Document(cluster), CheckOptions()),
+        check=check_cluster(Document(cluster), CheckOptions()),
         loads=Counter(node for each in live.assignments for node in each.replicas),
         leaders=Counter(each.replicas[0] for each in live.assignments if each.replicas),
         marker=marker,

@@ -83,14 +83,14 @@ def describe_stream(live: StateRecords, name: str) -> dict[str, Any]:
     live = live.select_stream(name)
     shards = [each for each in live.assignments if each.stream == name]
     cluster = live.cluster()
-    judged = _diagnose(cluster)
-    health = judged.diagnosis.shards.get(name, ())
+    check = _diagnose(cluster)
+    health = check.diagnosis.shards.get(name, ())
     broken = [v for v in live.violations if v.stream == name]
     requested = decision.requested
     return {
         "stream": name,
         "outcome": decision.outcome,
-        "health": judged.diagnosis.streams.get(name),
+        "health": check.diagnosis.streams.get(name),
         "spec": fields_of(decision.spec),
         "policy": policy_text(decision),
         "requested": None if requested is None else fields_of(requested),
@@ -101,8 +101,8 @@ def describe_stream(live: StateRecords, name: str) -> dict[str, Any]:
         "reasons": [codec.reason_body(each) for each in decision.reasons],
         "warnings": [codec.reason_body(each) for each in decision.warnings],
         "shard_health": count_by_rung(health),
-        "quorum": _quorum(judged),
-        "missing": judged.missing.get(name),
+        "quorum": _quorum(check),
+        "missing": check.missing.get(name),
         "nodes": len({node for each in shards for node in each.replicas}),
         "replicas": sum(len(each.replicas) for each in shards),
         "spread": _spread(live.nodes, shards, cluster.levels),
@@ -122,8 +122,8 @@ def describe_shard(live: StateRecords, stream: str, shard: int) -> dict[str, Any
         many = decision.spec.shards
         placed = f"has {many} shards, counted from 0" if shard >= many else "is not placed"
         raise NotInLiveState(f"there is no shard {stream}/{shard}: stream '{stream}' {placed}")
-    judged = _diagnose(live.cluster())
-    health, copies = judged.diagnosis.shards.get(stream, ()), judged.diagnosis.copies
+    check = _diagnose(live.cluster())
+    health, copies = check.diagnosis.shards.get(stream, ()), check.diagnosis.copies
     move = next((m for m in live.open_moves if (m.stream, m.shard) == (stream, shard)), None)
     broken = [v for v in live.violations if (v.stream, v.shard) == (stream, shard)]
     views = {view.node_id: view for view in live.nodes}
@@ -186,8 +186,8 @@ def _critical(live: StateRecords, name: str) -> int:
     return sum(each.shards for each in critical if (each.level, each.domain) == ("node", name))
 
 
-def _quorum(judged: CheckResult) -> int | None:
-    return judged.diagnosis.copies[0].quorum if judged.diagnosis.copies else None
+def _quorum(check: CheckResult) -> int | None:
+    return check.diagnosis.copies[0].quorum if check.diagnosis.copies else None
 
 
 def _group_by_stream(shards: Sequence[Assignment], name: str) -> list[dict[str, Any]]:
@@ -197,11 +197,11 @@ def _group_by_stream(shards: Sequence[Assignment], name: str) -> list[dict[str, 
     return [
         {
             "stream": stream,
-            "replicas": len(held),
-            "leaders": sum(each.replicas[0] == name for each in held),
-            "shards": sorted(each.shard for each in held),
+            "replicas": len(lists),
+            "leaders": sum(each.replicas[0] == name for each in lists),
+            "shards": sorted(each.shard for each in lists),
         }
-        for stream, held in streams.items()
+        for stream, lists in streams.items()
     ]
 
 
@@ -213,14 +213,14 @@ def _spread(
     places = {view.node_id: view.attributes.location for view in nodes}
     usable = [view for view in nodes if view.status == "up"]
     depth = max((place.count("/") for place in places.values()), default=0)
-    held = Counter(node for each in shards for node in each.replicas)
+    loads = Counter(node for each in shards for node in each.replicas)
     led = Counter(each.replicas[0] for each in shards if each.replicas)
     found = []
     for level in range(1, depth + 1):
         domains = {_domain(view.attributes.location, level): [0, 0] for view in usable}
-        for node in held:
+        for node in loads:
             counts = domains.setdefault(_domain(places.get(node, ""), level), [0, 0])
-            counts[0] += held[node]
+            counts[0] += loads[node]
             counts[1] += led[node]
         found.append(
             {
@@ -253,9 +253,9 @@ def _holds(live: StateRecords, view: NodeView) -> list[dict[str, Any]]:
         return []
     holds = live.memory("hold").items()
     return [
-        {"name": name, **held}
-        for name, held in holds
-        if held.get("domain") is None or _covers(str(held["domain"]), view)
+        {"name": name, **hold}
+        for name, hold in holds
+        if hold.get("domain") is None or _covers(str(hold["domain"]), view)
     ]
 
 

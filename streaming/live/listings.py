@@ -42,10 +42,10 @@ class Listing:
 
 def nodes(live: StateRecords) -> ListingRows:
     """Every node: where it stands, whether it lives, what is ordered for it, what it holds."""
-    held: Counter[str] = Counter()
+    loads: Counter[str] = Counter()
     led: Counter[str] = Counter()
     for shard in live.assignments:
-        held.update(shard.replicas)
+        loads.update(shard.replicas)
         led.update(shard.replicas[:1])
     coming, going = _count_moving(live)
     return [
@@ -57,7 +57,7 @@ def nodes(live: StateRecords) -> ListingRows:
             "administrative": str(view.administrative),
             "guard": str(view.guard),
             "restart": _restart_state(view),
-            "replicas": held[view.node_id],
+            "replicas": loads[view.node_id],
             "leaders": led[view.node_id],
             "coming": coming[view.node_id],
             "going": going[view.node_id],
@@ -74,7 +74,7 @@ def nodes(live: StateRecords) -> ListingRows:
 
 def locations(live: StateRecords) -> ListingRows:
     """Every domain of every level, parents before what is in them."""
-    held = {row["node"]: row["replicas"] for row in nodes(live)}
+    loads = {row["node"]: row["replicas"] for row in nodes(live)}
     found: dict[str, dict[str, Any]] = {}
     for view in live.nodes:
         parts = view.attributes.location.split("/")[1:]
@@ -85,7 +85,7 @@ def locations(live: StateRecords) -> ListingRows:
             )
             row["nodes"] += 1
             row["up"] += view.status == "up"
-            row["replicas"] += held[view.node_id]
+            row["replicas"] += loads[view.node_id]
             row["weight"] += view.attributes.weight
     rows = [found[path] for path in sorted(found, key=natural_key)]
     return [row | {"per_weight": _share(row["replicas"], row["weight"])} for row in rows]

@@ -59,8 +59,8 @@ class StateRecords:
         self.latest: dict[str, dict[str, Any]] = {topic: {} for topic in topics}
 
     def take(self, topic: str, key: str, value: dict[str, Any] | bytes | None) -> None:
-        """Take in one record, parsed or as it was written; without a value, or with one that is no
-        JSON object, it is a tombstone."""
+        """Take in one record, parsed or as bytes. A value that is missing or not a JSON object is a
+        tombstone."""
         if isinstance(value, bytes) and topic != ASSIGNMENTS:
             value = parse_json_object(value)
         if value is None:
@@ -158,8 +158,8 @@ class StateRecords:
         return {each.name: each.body for each in found if each.kind == kind}
 
     def cluster(self) -> Cluster:
-        """Nodes, the streams in force with their replicas, and the moves under way, as a cluster
-        file would say it; the tiers' names come from the settings."""
+        """Return the published state as a cluster file: nodes, placed streams with replicas, and
+        moves under way. The tiers' names come from the settings."""
         replicas: dict[str, list[tuple[str, ...]]] = {}
         for shard in sorted(self.assignments, key=lambda each: each.shard):
             replicas.setdefault(shard.stream, []).append(shard.replicas)

@@ -115,8 +115,8 @@ class _PendingHost:
 
 
 class CommandLocator:
-    """A command that gets hosts as its last arguments and prints one location per line, as Kudu's
-    `location_mapping_cmd` does for one. Its answer holds until the node registers again."""
+    """Runs a command that gets hosts as its last arguments and prints one location per line. Kudu's
+    `location_mapping_cmd` does so for one host. Its answer holds until the node registers again."""
 
     def __init__(
         self,

@@ -128,8 +128,8 @@ def cloud_location(tags: Mapping[str, str], form: str) -> str | None:
 
 
 def _properties(text: str, path: Path) -> dict[str, str]:
-    """Java properties as these files use them: `name=value` or `name:value`, `#` and `!` begin
-    comments, a backslash makes the next character part of a name."""
+    """Parse Java properties as location files use them. A line is `name=value` or `name:value`, `#`
+    and `!` begin comments, and a backslash escapes the next character of a name."""
     pairs: dict[str, str] = {}
     for number, line in enumerate(map(str.strip, text.splitlines()), 1):
         if not line or line[0] in "#!":

@@ -67,14 +67,14 @@ class Metrics:
         ProcessCollector(registry=registry)
         GCCollector(registry=registry)
 
-        def counter(name: str, told: str, *labels: str) -> Counter:
-            return Counter(f"reconciler_{name}", told, labels, registry=registry)
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"reconciler_{name}", text, labels, registry=registry)
 
-        def gauge(name: str, told: str, *labels: str) -> Gauge:
-            return Gauge(f"reconciler_{name}", told, labels, registry=registry)
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"reconciler_{name}", text, labels, registry=registry)
 
-        def histogram(name: str, told: str) -> Histogram:
-            return Histogram(f"reconciler_{name}", told, registry=registry, buckets=_SECONDS)
+        def histogram(name: str, text: str) -> Histogram:
+            return Histogram(f"reconciler_{name}", text, registry=registry, buckets=_SECONDS)
 
         Info("reconciler_build", "Version and cell.", registry=registry).info(
             {"version": version("placement-reconciler"), "cell": cell}

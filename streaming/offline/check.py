@@ -50,9 +50,9 @@ _UNLOCATED = "(unlocated)"
 
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
-    """Selects further parts of a check: domains or tags to lose, how many nodes fail (`1%` or a
-    number), whether a report is wanted. `resized`: streams with another replication factor asked
-    for, which their policy may contradict."""
+    """Selects further parts of a check: domains or tags to lose, the number of failing nodes, a
+    report. `resized`: streams with another replication factor asked for, which their policy may
+    contradict."""
 
     lose: tuple[str, ...] = ()
     fail: str | None = None
@@ -120,13 +120,13 @@ class CheckResult:
         failed = parse_failures(self.asked.fail, len(alive))
         assert failed is not None, "the command line has looked at it"
         given = {each.spec.stream: each.complete for each in self.examined}
-        held = [
+        lists = [
             nodes
             for copies in self.diagnosis.copies
             for nodes, listed in zip(copies.to_lists(), given[copies.stream], strict=True)
             if listed
         ]
-        return risk(held, len(alive), failed)
+        return risk(lists, len(alive), failed)
 
     def body(self) -> dict[str, Any]:
         """The answer of `check`."""
@@ -153,14 +153,14 @@ class CheckResult:
                 "nodes": list(self.lost),
                 "below_quorum": below,
             }
-        told = self.risk()
-        if told is not None:
-            width = told.scatter_width
+        figures = self.risk()
+        if figures is not None:
+            width = figures.scatter_width
             body["risk"] = {
-                "failed": told.failed,
-                "copysets": told.copysets,
+                "failed": figures.failed,
+                "copysets": figures.copysets,
                 "scatter_width": {"min": width.min, "mean": width.mean, "max": width.max},
-                "loss_probability": told.loss_probability,
+                "loss_probability": figures.loss_probability,
             }
         return body
 

@@ -60,8 +60,8 @@ class SourceText:
         return self._make()
 
     def line(self, field: str | None) -> int | None:
-        """Line of the field called `nodes[3].location`, or of the last part of its path there is;
-        None for an empty document."""
+        """Find the line of the field `nodes[3].location`, or of the last part of its path that
+        exists. None for an empty document."""
         node = self._root
         if node is None:
             return None
@@ -122,8 +122,8 @@ def _yaml(piece: str, first: int, parse: Parse) -> Iterator[Document | DocumentF
 
 
 def _json(piece: str) -> dict[str, Any] | None:
-    """The JSON object that the text is, read at once; None where it is none, or one that has to be
-    told where it is wrong, as YAML's reader does: a key is repeated, a number is none."""
+    """Parse a JSON object at once. None for other text, and for an object with a fault that YAML's
+    reader can locate: a repeated key, a bad number."""
     if not piece.lstrip().startswith("{"):
         return None
     try:
@@ -218,8 +218,8 @@ def _construct(node: yaml.Node) -> Any:
 
 
 def _repeated_key(node: yaml.Node | None, path: str, seen: set[int]) -> tuple[str, int] | None:
-    """The first key that a mapping has twice, by its path, and its line from 0: YAML's readers
-    would take the last and say nothing."""
+    """Find the first key that a mapping has twice, by its path, and its line from 0. YAML's readers
+    would silently take the last."""
     if not isinstance(node, yaml.CollectionNode) or id(node) in seen:
         return None
     seen.add(id(node))

@@ -47,8 +47,8 @@ class ExplainOptions:
 
 @dataclass(frozen=True, slots=True)
 class PublishedStream:
-    """Holds the published state of one stream: its last decision, and by shard the epoch, replicas
-    being added and removed, the open move in JSON, and the open violations."""
+    """Holds the published state of one stream. That is its last decision, and by shard the epoch,
+    replicas being added and removed, the open move in JSON, and the open violations."""
 
     decision: Decision
     epochs: Mapping[int, int]
@@ -60,8 +60,8 @@ class PublishedStream:
 
 @dataclass(frozen=True, slots=True)
 class ShardExplanation:
-    """Explains one shard: its health, the reason for each replica, why the node has none, its
-    violations, and the open or next move (`state` says which)."""
+    """Explains one shard. It has the shard's health, the reason for each replica, why the node has
+    none, its violations, and the open or next move (`state` says which)."""
 
     stream: str
     shard: int
@@ -115,8 +115,8 @@ class ShardExplanation:
 
 @dataclass(frozen=True, slots=True)
 class StreamExplanation:
-    """Explains one stream: its decision, its health where replicas are given, its shards, why the
-    node holds none of a stream that is not placed, and advice."""
+    """Explains one stream. It has its decision, its health where replicas are given, its shards,
+    why the node holds none of a stream that is not placed, and advice."""
 
     decision: Decision | RefusedStream
     health: Health | None = None
@@ -218,8 +218,8 @@ def explain_streams(
 def _relevant_streams(
     events: Sequence[StreamCreated], wanted: ExplainOptions
 ) -> Sequence[StreamCreated]:
-    """The streams that matter, the wanted one last: all others whose replicas are given where its
-    own are, as these stand beside each other; else those that are placed before it."""
+    """Select the streams that the wanted one depends on, itself last. Where its replicas are given
+    these are all others with given replicas; otherwise those placed before it."""
     at = next((n for n, event in enumerate(events) if event.stream == wanted.stream), None)
     if at is None:
         return events if wanted.stream is None else ()
@@ -373,8 +373,8 @@ class _Outlook:
         assert isinstance(policy, Policy), "a stream that stands somewhere has one"
         rows = self._rows(event)
         moving = frozenset(number for name, number in self._moves if name == event.stream)
-        judged = StreamToDiagnose(spec_of(state, event), policy, rows, rows, moving)
-        health = diagnose_cluster(state.topology, [judged]).shards[event.stream]
+        diagnosed = StreamToDiagnose(spec_of(state, event), policy, rows, rows, moving)
+        health = diagnose_cluster(state.topology, [diagnosed]).shards[event.stream]
         ahead: Mapping[int, Outlook] = {}
         if self._published is None:
             indexes = state.streams[event.stream].shards
@@ -415,7 +415,7 @@ class _Outlook:
 
 
 def move_body(move: Move) -> dict[str, Any]:
-    """A move as it is told of a shard."""
+    """Write the move of a shard."""
     return {
         "move_id": move.move_id,
         "state": move.state,
@@ -475,8 +475,8 @@ def _advise_completion(
 
 
 def stream_body(each: StreamExplanation, answer: Mapping[str, Any]) -> dict[str, Any]:
-    """A stream's part of the answer: its decision (`answer`), replica by replica, and shard by
-    shard where they stand somewhere already."""
+    """Write a stream's part of the answer: its decision (`answer`), its replicas, and its shards
+    where it has replicas already."""
     held = []
     for replica in each.held:
         row = asdict(replica)

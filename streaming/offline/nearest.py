@@ -53,8 +53,8 @@ def choose_nearest(
     whole = place_streams(document)
     rows: list[dict[str, Any]] = []
     for client in document.cluster.clients:
-        told = client.location or _resolve_location(client, known, cloud_form)
-        who = _reader(client, told, whole.state.topology)
+        location = client.location or _resolve_location(client, known, cloud_form)
+        who = _reader(client, location, whole.state.topology)
         for stream in document.cluster.streams:
             rows += _choices(whole, client, who, stream, exact)
     return NearestResult(whole, tuple(rows))

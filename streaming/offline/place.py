@@ -73,8 +73,8 @@ class PlaceResult:
         return name | {"decisions": [self.answer(decision) for decision in self.decisions]}
 
     def fill_in(self) -> dict[str, Any]:
-        """The document as it was given, with the replicas of every stream that has some filled in:
-        what `check`, `plan` and `explain` take."""
+        """Fill the replicas of every placed stream into the document as it was given. `check`,
+        `plan` and `explain` take the result."""
         value = self.document.value
         streams = [
             {**given, "replicas": replicas} if replicas else given
@@ -83,8 +83,8 @@ class PlaceResult:
         return {**value, "streams": streams} if "streams" in value else dict(value)
 
     def _lists(self) -> Iterator[list[list[str]]]:
-        """The replicas of each stream in the document's order; none for one that is not understood,
-        which keeps what it says."""
+        """List the replicas of each stream in the document's order. None for a refused stream,
+        which keeps its own."""
         for decision in self.decisions:
             yield [] if isinstance(decision, RefusedStream) else self.replicas(decision)
 
@@ -156,8 +156,8 @@ def _even_out(
     kept = {shard for shard in range(state.table.shards) if state.streams.key(shard)[0] not in free}
     result = {}
     for name in {state.streams.key(shard)[0] for shard in even_out_all(view, kept)}:
-        told = [each for each in decisions[name].warnings if each not in before[name]]
-        warnings = (*told, *_preference_warnings(state, free[name]))
+        new = [each for each in decisions[name].warnings if each not in before[name]]
+        warnings = (*new, *_preference_warnings(state, free[name]))
         result[name] = replace(decisions[name], warnings=warnings)
         state.upsert_stream(result[name], free[name].policy)
     return result

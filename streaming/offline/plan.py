@@ -60,11 +60,12 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True)
 class PlanResult:
-    """A cluster, the plan for it (all waves of it in one, where `waves` are asked for), what it
-    does, and what no plan mends; `stakes` warns of nodes that are to go and take too much."""
+    """Holds a cluster, its plan, the plan's impact, and the violations that no plan repairs. Where
+    `waves` are asked for the plan is all of them in one; `stakes` warns of nodes that leave and
+    take too much."""
 
     document: Document
-    judged: CheckResult
+    check: CheckResult
     plan: Plan
     impact: Impact
     unfixable: tuple[dict[str, Any], ...]
@@ -76,7 +77,7 @@ class PlanResult:
     @property
     def nodes(self) -> tuple[ClusterNode, ...]:
         """The fleet that was planned for."""
-        return self.judged.document.cluster.nodes
+        return self.check.document.cluster.nodes
 
     @property
     def has_broken_rule(self) -> bool:
@@ -86,12 +87,12 @@ class PlanResult:
     def loads(self, after: bool) -> dict[str, int]:
         """Replicas on each node, as they are or as they will be."""
         if not after:
-            return self.judged.loads
+            return self.check.loads
         lists = (nodes for shards in self.plan.final.values() for nodes in shards)
-        held: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for node in (node for nodes in lists for node in nodes):
-            held[node] = held.get(node, 0) + 1
-        return held
+            counts[node] = counts.get(node, 0) + 1
+        return counts
 
     def present_reassignment(self) -> str:
         """Write the present assignment of the moved shards for `kafka-reassign-partitions`: the way
@@ -129,7 +130,7 @@ class PlanResult:
         body["traffic"] = {
             "copies": self.impact.copies,
             "crossing": self.plan.crossing,
-            "level": top_level(self.judged.topology),
+            "level": top_level(self.check.topology),
         }
         body["impact"] = impact_body(self.impact)
         body["final"] = {"replicas": dict(self.plan.final)}
@@ -139,8 +140,8 @@ class PlanResult:
                 | {"leaders": now.leaders}
                 for now in self.plan.after
             ]
-        if self.judged.refused:
-            body["decisions"] = list(self.judged.refused)
+        if self.check.refused:
+            body["decisions"] = list(self.check.refused)
         return body
 
     def _warnings(self) -> list[Reason]:
@@ -153,20 +154,20 @@ class PlanResult:
 
 def plan_moves(document: Document, wanted: PlanOptions) -> PlanResult:
     """Plan for a document. Raises NoMatchingNode where a name of `what_if` stands for nothing."""
-    cluster, judged = check_what_if(document, wanted.what_if)
-    topology = judged.topology
+    cluster, check = check_what_if(document, wanted.what_if)
+    topology = check.topology
     before = {each.stream: each.replication_factor for each in accepted_streams(document.cluster)}
-    streams = [_snapshot(topology, each, cluster.moves, before) for each in judged.examined]
+    streams = [_snapshot(topology, each, cluster.moves, before) for each in check.examined]
     bounds = (wanted.phase, wanted.max_moves, wanted.max_moves_per_node)
     waves = plan_waves(topology, streams, *bounds) if wanted.until_balanced else None
     found = plan(topology, streams, *bounds) if waves is None else waves.whole
-    after = _streams_after(topology, judged.examined, found)
+    after = _streams_after(topology, check.examined, found)
     left = diagnose_cluster(topology, after).violations
     return PlanResult(
         document,
-        judged,
+        check,
         found,
-        impact_of(judged, cluster, found.moves, left),
+        impact_of(check, cluster, found.moves, left),
         tuple(_unfixable_bodies(left, found)),
         find_hold(topology),
         _stake_reason(topology, after, found),
@@ -184,8 +185,8 @@ def check_what_if(document: Document, what_if: WhatIf) -> tuple[Cluster, CheckRe
         for each in accepted_streams(cluster)
         if before.get(each.stream, each.replication_factor) != each.replication_factor
     )
-    settled = replace(document, cluster=replace(cluster, moves=()))
-    return cluster, check_cluster(settled, CheckOptions(resized=anew))
+    without_moves = replace(document, cluster=replace(cluster, moves=()))
+    return cluster, check_cluster(without_moves, CheckOptions(resized=anew))
 
 
 def _snapshot(
@@ -207,8 +208,8 @@ def _snapshot(
     factor = spec.replication_factor
     copies = policy.copies(before.get(spec.stream, factor)), policy.copies(factor)
     if copies[0] < copies[1]:
-        aside = sum(rule.count for rule in role_rules(policy, topology))
-        shards = [resize_slots(nodes, *copies, aside) for nodes in shards]
+        roles = sum(rule.count for rule in role_rules(policy, topology))
+        shards = [resize_slots(nodes, *copies, roles) for nodes in shards]
     return StreamSnapshot(spec, policy, shards, under_way)
 
 
@@ -219,7 +220,7 @@ def _streams_after(
     after = []
     for each in examined:
         lists = found.final[each.spec.stream]
-        nodes = [[topology.index.get(n, UNKNOWN) for n in held] for held in lists]
+        nodes = [[topology.index.get(n, UNKNOWN) for n in ids] for ids in lists]
         after.append(replace(each, shards=nodes, complete=nodes, moving=frozenset()))
     return after
 
@@ -238,7 +239,7 @@ def _unfixable_bodies(violations: Sequence[Violation], found: Plan) -> list[dict
 
 
 def impact_of(
-    judged: CheckResult,
+    check: CheckResult,
     cluster: Cluster,
     moves: Sequence[PlannedMove],
     left: Sequence[Violation] = (),
@@ -246,7 +247,7 @@ def impact_of(
     """Compute the impact of moves on the streams as the cluster lists them; `left` is broken
     afterwards."""
     listed = {each.stream: each.replicas or () for each in accepted_streams(cluster)}
-    specs = {each.spec.stream: each.spec for each in judged.examined}
+    specs = {each.spec.stream: each.spec for each in check.examined}
     under_way = {(move.stream, move.shard): move for move in cluster.moves}
 
     def shard_of(stream: str, shard: int) -> ShardState:
@@ -254,14 +255,14 @@ def impact_of(
         nodes = lists[shard] if shard < len(lists) else ()
         return ShardState(tuple(nodes), under_way=None if move is None else _move_words(move))
 
-    loads = judged.loads
+    loads = check.loads
     return compute_impact(
         moves,
-        judged.topology,
+        check.topology,
         specs.get,
         shard_of,
-        load=[loads[node] for node in judged.topology.ids],
-        before=judged.diagnosis.violations,
+        load=[loads[node] for node in check.topology.ids],
+        before=check.diagnosis.violations,
         after=left,
     )
 
@@ -275,13 +276,13 @@ def _stake_reason(
 ) -> Reason | None:
     """The warning of what nodes in maintenance, and those that cannot be emptied, take away."""
     stuck = {v.key for v in found.left if v.rule == DRAIN_RULE}
-    held = [
+    affected = [
         AffectedShard(each.spec, each.policy, shard, nodes)
         for each in after
         for shard, nodes in enumerate(each.shards)
     ]
     return exposure_reason(
-        exposed_after_repair(topology, held, stuck), "without the nodes that are to go"
+        exposed_after_repair(topology, affected, stuck), "without the nodes that are to go"
     )
 
 

@@ -25,8 +25,8 @@ _BROKER_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A partition's node ids, leader first, and for each the directory of its log, or `any`; none
-    at all is `any` for every node."""
+    """Holds a partition's node ids, leader first, and for each its log directory or `any`. No
+    directories mean `any` for every node."""
 
     nodes: tuple[str, ...]
     log_dirs: tuple[str, ...] = ()

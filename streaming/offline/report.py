@@ -1,6 +1,6 @@
-"""The report of `placer check --report`: what Kudu's `rebalance --report_only` and `ksck` print, as
-values, with what they lack: every violation, in which location and with how many replicas there,
-and how many moves a plan would make of it.
+"""The report of `placer check --report`: values of Kudu's `rebalance --report_only` and `ksck`, and
+more. It adds every violation with its location and the number of replicas there, and how many moves
+a plan would make.
 
 Figures count moves under way as done, and only nodes that are not dead take part in skews and
 averages (apache/kudu, src/kudu/tools/rebalancer_tool.cc).
@@ -26,11 +26,11 @@ def check_body(answer: CheckResult) -> dict[str, Any]:
 
 
 def report(answer: CheckResult) -> dict[str, Any]:
-    """Replicas by node; by stream and range how many, and how uneven over all nodes (greatest
-    minus least); by location replicas per node, and shards that break a rule there; then what
-    stands where and what is wrong in detail; what a plan would do."""
+    """Report skew, violations and the plan's moves. Replicas are counted by node; by stream and
+    range over all nodes (skew is greatest minus least); by location with replicas per node and the
+    shards that break a rule there."""
     topology, streams = answer.topology, answer.examined
-    held = Counter(
+    loads = Counter(
         node for each in streams for nodes in each.shards for node in set(nodes) if node != UNKNOWN
     )
     order = sorted(range(topology.size), key=lambda node: natural_key(topology.ids[node]))
@@ -38,11 +38,11 @@ def report(answer: CheckResult) -> dict[str, Any]:
     inside = _group_live_nodes(topology, alive)
     violations = answer.diagnosis.violations
     return {
-        "nodes": {topology.ids[node]: held[node] for node in order},
+        "nodes": {topology.ids[node]: loads[node] for node in order},
         "streams": [row for each in streams for row in _stream(each, alive)],
-        "locations": _locations(inside, held, violations),
-        "total": _total(held, alive),
-        "servers": _servers(topology, order, held, streams),
+        "locations": _locations(inside, loads, violations),
+        "total": _total(loads, alive),
+        "servers": _servers(topology, order, loads, streams),
         "skews": _skews(inside, streams),
         "violations": _violations(streams, violations),
         "plan": _plan(answer),
@@ -64,10 +64,10 @@ def _stream(each: StreamToDiagnose, alive: Sequence[int]) -> list[dict[str, Any]
         {
             "stream": each.spec.stream,
             "range": label,
-            "skew": _skew(held, alive),
-            "replicas": sum(held.values()),
+            "skew": _skew(loads, alive),
+            "replicas": sum(loads.values()),
         }
-        for label, held in _count_by_range(each).items()
+        for label, loads in _count_by_range(each).items()
     ]
 
 
@@ -77,36 +77,36 @@ def _count_by_range(each: StreamToDiagnose) -> dict[str | None, Counter[int]]:
     found: dict[str | None, Counter[int]] = {}
     for shard, nodes in enumerate(each.shards):
         label = labels[shard] if shard < len(labels) else None
-        held = found.setdefault(label, Counter())
-        held.update(int(node) for node in set(nodes) if node != UNKNOWN)
+        loads = found.setdefault(label, Counter())
+        loads.update(int(node) for node in set(nodes) if node != UNKNOWN)
     return found
 
 
-def _total(held: Mapping[int, int], alive: Sequence[int]) -> dict[str, Any]:
+def _total(loads: Mapping[int, int], alive: Sequence[int]) -> dict[str, Any]:
     """All replicas over all nodes: the second of Kudu's two dimensions."""
-    counts = [held.get(node, 0) for node in alive]
+    counts = [loads.get(node, 0) for node in alive]
     return {
         "nodes": len(counts),
         "min": min(counts, default=None),
         "max": max(counts, default=None),
         "average": sum(counts) / len(counts) if counts else None,
-        "skew": _skew(held, alive),
+        "skew": _skew(loads, alive),
     }
 
 
-def _skew(held: Mapping[int, int], nodes: Sequence[int]) -> int:
-    counts = [held.get(node, 0) for node in nodes]
+def _skew(loads: Mapping[int, int], nodes: Sequence[int]) -> int:
+    counts = [loads.get(node, 0) for node in nodes]
     return max(counts, default=0) - min(counts, default=0)
 
 
 def _locations(
-    inside: Mapping[str, Sequence[int]], held: Mapping[int, int], violations: Sequence[Violation]
+    inside: Mapping[str, Sequence[int]], loads: Mapping[int, int], violations: Sequence[Violation]
 ) -> list[dict[str, Any]]:
     broken = {(v.domain, v.stream, v.shard) for v in violations}
     found = Counter(domain for domain, _, _ in broken)
     rows = []
     for name, nodes in inside.items():
-        counts = [held.get(node, 0) for node in nodes]
+        counts = [loads.get(node, 0) for node in nodes]
         average = sum(counts) / len(counts)
         rows.append(
             {
@@ -124,7 +124,7 @@ def _locations(
 def _servers(
     topology: Topology,
     order: Sequence[int],
-    held: Mapping[int, int],
+    loads: Mapping[int, int],
     streams: Sequence[StreamToDiagnose],
 ) -> list[dict[str, Any]]:
     """`ksck`'s table of servers."""
@@ -134,7 +134,7 @@ def _servers(
             "node": topology.ids[node],
             "location": str(topology.locations[node]) or None,
             "status": topology.status(node),
-            "replicas": held.get(node, 0),
+            "replicas": loads.get(node, 0),
             "leaders": leaders[node],
         }
         for node in order
@@ -144,13 +144,13 @@ def _servers(
 def _skews(
     inside: Mapping[str, Sequence[int]], streams: Sequence[StreamToDiagnose]
 ) -> list[dict[str, Any]]:
-    """Inside each location: how uneven the streams that have replicas there are over its nodes;
-    by range where there are ranges. None where there is no stream."""
-    families = [held for each in streams for held in _count_by_range(each).values()]
+    """Compute inside each location the skew of the streams with replicas there, by range where
+    there are ranges. None where there is no stream."""
+    families = [loads for each in streams for loads in _count_by_range(each).values()]
     rows = []
     for name, nodes in inside.items():
-        here = [held for held in families if any(held.get(node) for node in nodes)]
-        skews = [_skew(held, nodes) for held in here]
+        here = [loads for loads in families if any(loads.get(node) for node in nodes)]
+        skews = [_skew(loads, nodes) for loads in here]
         rows.append(
             {
                 "location": name,
@@ -166,8 +166,8 @@ def _skews(
 def _violations(
     streams: Sequence[StreamToDiagnose], violations: Sequence[Violation]
 ) -> dict[str, Any]:
-    """By domain how many streams and shards do not comply, and each shard with its replicas
-    there, as far as a rule is broken at a place."""
+    """Count by domain the streams and shards that do not comply. Each shard is listed with its
+    replicas there, if a rule is broken at a place."""
     specs = {each.spec.stream: each for each in streams}
     placed = [v for v in violations if v.domain is not None and v.shard is not None]
     by_domain: dict[str, set[tuple[str | None, int | None]]] = {}

@@ -34,19 +34,18 @@ class SavedPlanInvalid(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SavedPlan:
-    """Holds the hypothetical changes that a plan was made for, its moves in JSON, and the state
-    that they rest on."""
+    """Holds a plan's hypothetical changes, its moves in JSON, and the state that they depend on."""
 
     hash: str
     what_if: WhatIf
     moves: tuple[PlannedMove, ...]
-    told: tuple[dict[str, Any], ...]
+    bodies: tuple[dict[str, Any], ...]
     touched: Touched
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult:
-    """A saved plan held against a cluster: it stands where nothing has changed."""
+    """Compares a saved plan with a cluster. The plan is current where nothing has changed."""
 
     document: Document
     saved: SavedPlan
@@ -67,7 +66,7 @@ class VerifyResult:
             {each.name: getattr(change, each.name) for each in fields(change)}
             for change in self.changes
         ]
-        body["moves"] = list(self.saved.told) if self.is_current else []
+        body["moves"] = list(self.saved.bodies) if self.is_current else []
         return body
 
 
@@ -105,7 +104,7 @@ def load_plan(file: str) -> SavedPlan:
             hash=value["hash"],
             what_if=_what_if(value["asked"]),
             moves=tuple(map(_move, value["moves"])),
-            told=tuple(value["moves"]),
+            bodies=tuple(value["moves"]),
             touched=Touched(**{each.name: value["touched"][each.name] for each in fields(Touched)}),
         )
         found = impact_hash(saved.moves, saved.touched)
@@ -123,8 +122,8 @@ def load_plan(file: str) -> SavedPlan:
 def verify_plan(document: Document, saved: SavedPlan) -> VerifyResult:
     """Compare a saved plan with a document. Raises NoMatchingNode where an option of the plan names
     a domain, tag or node that has no node any more."""
-    cluster, judged = check_what_if(document, saved.what_if)
-    now = impact_of(judged, cluster, saved.moves).touched
+    cluster, check = check_what_if(document, saved.what_if)
+    now = impact_of(check, cluster, saved.moves).touched
     return VerifyResult(document, saved, find_differences(saved.touched, now))
 
 
@@ -139,15 +138,15 @@ def _what_if(asked: Mapping[str, Any]) -> WhatIf:
     )
 
 
-def _move(told: Mapping[str, Any]) -> PlannedMove:
-    reason = Reason(Code(told["reason"]["code"]), told["reason"]["message"])
+def _move(body: Mapping[str, Any]) -> PlannedMove:
+    reason = Reason(Code(body["reason"]["code"]), body["reason"]["message"])
     return PlannedMove(
-        told["stream"],
-        told["shard"],
-        MoveKind(told["kind"]),
-        told["remove"],
-        told["add"],
-        told.get("leader"),
-        Cause(told["cause"]),
+        body["stream"],
+        body["shard"],
+        MoveKind(body["kind"]),
+        body["remove"],
+        body["add"],
+        body.get("leader"),
+        Cause(body["cause"]),
         reason,
     )

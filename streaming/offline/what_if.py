@@ -21,8 +21,9 @@ from streaming.offline.reassignment import Assignments, shard_lists
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """Domains, tags or nodes that are lost and drained; nodes that join; replication factors by
-    stream, None for all; assignments in the place of those that the document lists."""
+    """Describes hypothetical changes of a cluster. Domains, tags or nodes are lost or drained,
+    nodes join, streams (None: all) get another replication factor, and assignments replace those of
+    the document."""
 
     lose: tuple[str, ...] = ()
     drain: tuple[str, ...] = ()

@@ -86,8 +86,8 @@ def make_letter(raw: RawRecord, stage: str, code: str, detail: str) -> OutRecord
 
 
 def _summary(refused: Sequence[RefusedRecord]) -> OutRecord:
-    """Make one letter for many records of a partition that were refused for one reason: `count` of
-    them from `offset` to `offset.last`."""
+    """Make one letter for many records of a partition that were refused for one reason. It counts
+    `count` of them from `offset` to `offset.last`."""
     offsets = [each.raw.offset for each in refused]
     first = min(refused, key=lambda each: each.raw.offset)
     many = format_count(len(offsets), "record has", "records have")

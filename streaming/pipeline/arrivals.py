@@ -39,8 +39,8 @@ class Arrivals:
         self._next: dict[tuple[str, int], int] = {}
 
     def wait(self, positions: Positions, judging: bool, stopping: Callable[[], bool]) -> bool:
-        """Wait for a record at or behind `positions` (next offset by short topic name and
-        partition); whether one came before TICKS_SECONDS_MAX had passed or `stopping` said so.
+        """Wait for a record at or after `positions` (next offset by short topic name and
+        partition). False if TICKS_SECONDS_MAX passed or `stopping` said so before.
 
         With `judging` a tick is a record like any other, without it ticks do not end the wait.
         An error of the connection ends it: Spark meets the same one and decides.

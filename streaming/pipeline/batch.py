@@ -131,25 +131,25 @@ class BatchApplier:
 
         Raises BatchRefused or OutboxFailed, after which this object must not be used again.
         """
-        judged: list[ShardOutput] = [pickle.loads(payload) for payload in payloads]
-        self._check_start(judged)
-        self._count_read(judged)
-        ignored = sum((each.ignored for each in judged), Counter[str]())
-        steps = _input_records(judged, self._locator, ignored)
+        outputs: list[ShardOutput] = [pickle.loads(payload) for payload in payloads]
+        self._check_start(outputs)
+        self._count_read(outputs)
+        ignored = sum((each.ignored for each in outputs), Counter[str]())
+        steps = _input_records(outputs, self._locator, ignored)
         late = () if self._locator is None else self._locator.take_answers(self._reconciler.now)
-        latest = max((s.last_at for each in judged for s in each.stretches), default=0)
+        latest = max((s.last_at for each in outputs for s in each.stretches), default=0)
         self._count_ignored(ignored, max(latest, self._reconciler.now))
         commits = 0
         while True:
             prefix, steps = _next_prefix(steps)
             last = not steps
             now = max(latest if last else prefix[-1].at, self._reconciler.now)
-            self._advance(judged, steps)
+            self._advance(outputs, steps)
             commits += self._apply_prefix(prefix, now, caught_up and last, late)
             late = ()
             if last:
                 break
-        self._note_tick(judged)
+        self._note_tick(outputs)
         return commits
 
     def _apply_prefix(
@@ -196,8 +196,8 @@ class BatchApplier:
     ) -> float:
         """Commit; returns the seconds that it took."""
         self._sequence += 1
-        told = first or events or records
-        journal = self._journal(events, now, caught_up, first) if told else []
+        has_changes = first or events or records
+        journal = self._journal(events, now, caught_up, first) if has_changes else []
         written = [*records, *journal, self._marker(now)]
         began = time.perf_counter()
         with self._trace.part("commit"):
@@ -210,9 +210,9 @@ class BatchApplier:
         if self._observer is not None:
             self._observer.on_records_ignored(counts)
 
-    def _count_read(self, judged: Sequence[ShardOutput]) -> None:
+    def _count_read(self, outputs: Sequence[ShardOutput]) -> None:
         # Every topology shard tells of the same stretches.
-        stretches = {(s.topic, s.partition): s for each in judged for s in each.stretches}
+        stretches = {(s.topic, s.partition): s for each in outputs for s in each.stretches}
         self.records_read = 0
         for (topic, _), stretch in sorted(stretches.items()):
             records = stretch.next_offset - stretch.first_offset
@@ -220,8 +220,8 @@ class BatchApplier:
             if self._observer is not None:
                 self._observer.on_records_read(topic, records)
 
-    def _check_start(self, judged: Sequence[ShardOutput]) -> None:
-        for stretch in (stretch for each in judged for stretch in each.stretches):
+    def _check_start(self, outputs: Sequence[ShardOutput]) -> None:
+        for stretch in (stretch for each in outputs for stretch in each.stretches):
             expected = self._positions[stretch.topic].get(stretch.partition, 0)
             if stretch.first_offset < expected:
                 raise BatchRefused(
@@ -229,17 +229,17 @@ class BatchApplier:
                     f"{stretch.first_offset}, the last commit ended before {expected}"
                 )
 
-    def _advance(self, judged: Sequence[ShardOutput], left: Sequence[InputRecord]) -> None:
+    def _advance(self, outputs: Sequence[ShardOutput], left: Sequence[InputRecord]) -> None:
         """Positions and clocks behind the prefix: everything read, less what is left to apply."""
-        for stretch in (stretch for each in judged for stretch in each.stretches):
+        for stretch in (stretch for each in outputs for stretch in each.stretches):
             self._positions[stretch.topic][stretch.partition] = stretch.next_offset
         for step in reversed(left):
             self._positions[step.topic][step.partition] = step.offset
-        for each in judged:
+        for each in outputs:
             self._clocks.update(each.clocks)
 
-    def _note_tick(self, judged: Sequence[ShardOutput]) -> None:
-        seen = [each.tick for each in judged if each.tick and each.tick[0] == self.writer_epoch]
+    def _note_tick(self, outputs: Sequence[ShardOutput]) -> None:
+        seen = [each.tick for each in outputs if each.tick and each.tick[0] == self.writer_epoch]
         self.tick_seen = max([self.tick_seen, *(number for _, number in seen)])
 
     def _marker(self, now: int) -> OutRecord:
@@ -321,13 +321,12 @@ def _next_prefix(steps: list[InputRecord]) -> tuple[list[InputRecord], list[Inpu
 
 
 def _input_records(
-    judged: Sequence[ShardOutput], locator: Locator | None, ignored: Counter[str]
+    outputs: Sequence[ShardOutput], locator: Locator | None, ignored: Counter[str]
 ) -> list[InputRecord]:
-    """All records of the batch that mean something, in the order in which they are applied: by
-    append time made monotone within each partition, then topic, partition and offset. What of them
-    is ignored is counted."""
+    """Order the batch's records that have an effect. The order is append time, made monotone within
+    each partition, then topic, partition and offset. What of them is ignored is counted."""
     steps: list[InputRecord] = []
-    for each in judged:
+    for each in outputs:
         for partition, verdict in each.verdicts:
             step = _verdict_record(NODES, partition, verdict)
             steps += [*_location_records(step, locator), step]

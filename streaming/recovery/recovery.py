@@ -62,8 +62,8 @@ class StateTooNew(RecoveryRefused):
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Input that was deleted before it was read: the partition holds `first` to `end`, the last
-    commit goes on at `position`. One beyond the end means that the topic was made anew."""
+    """Describes input that was deleted before it was read. The partition holds `first` to `end`,
+    the last commit goes on at `position`. One beyond the end means that the topic was made anew."""
 
     topic: str
     partition: int
@@ -116,10 +116,10 @@ def recover(
     with CommittedReader(bootstrap, prefix, (*STATE_TOPICS, COMMITS), options=options) as reader:
         latest = reader.read_latest()
     marker = parse_marker(latest, prefix, cell)
-    held = sum(len(latest[topic]) for topic in STATE_TOPICS)
-    if marker is None and held:
+    records = sum(len(latest[topic]) for topic in STATE_TOPICS)
+    if marker is None and records:
         raise RecoveryRefused(
-            f"{held} records of state exist under the prefix '{prefix}' but no commit "
+            f"{records} records of state exist under the prefix '{prefix}' but no commit "
             f"marker of cell '{cell}': they belong to another cell, or {prefix}{COMMITS} "
             "was emptied; set cell to the name of their cell, or use another prefix"
         )
@@ -150,7 +150,7 @@ def recover(
         clocks={int(p): Clock(c["clock_ms"], c["append_ms"]) for p, c in clocks.items()},
         sequence=marker["sequence"] if marker else 0,
         writer_epoch=marker["writer_epoch"] if marker else 0,
-        records=held,
+        records=records,
         gaps=gaps,
         ignored=Ignored.parse(marker.get("ignored", {}) if marker else {}),
     )
@@ -200,9 +200,9 @@ def open_transactions(
 def _await_transactions(bootstrap: str, prefix: str, options: Mapping[str, str]) -> None:
     """Wait until no open transaction holds back the end of a state topic."""
     deadline = time.monotonic() + 2 * TRANSACTION_TIMEOUT_MS / 1000
-    while held := open_transactions(bootstrap, prefix, (*STATE_TOPICS, COMMITS), options):
+    while open_ends := open_transactions(bootstrap, prefix, (*STATE_TOPICS, COMMITS), options):
         if time.monotonic() > deadline:
-            (topic, partition), offset = next(iter(held.items()))
+            (topic, partition), offset = next(iter(open_ends.items()))
             raise RecoveryRefused(
                 f"an open transaction holds back {topic}-{partition} at offset {offset}; "
                 f"end it with: {abort_command(bootstrap, topic, partition, offset)}"
@@ -287,8 +287,8 @@ def _check_partitions(marker: Mapping[str, Any], partitions: Mapping[str, int]) 
 def _positions(
     bootstrap: str, prefix: str, options: Mapping[str, str], marker: Mapping[str, Any] | None
 ) -> tuple[Positions, tuple[Gap, ...]]:
-    """Next offset of every source partition, and what is missing before some of them; new
-    partitions start at their beginning, as does what comes behind a gap."""
+    """Find the next offset of every source partition, and the gaps before them. New partitions
+    start at their beginning, as does input after a gap."""
     consumer: Consumer = make_reader(bootstrap, options)
     known = marker["positions"] if marker else {}
     positions: Positions = {}

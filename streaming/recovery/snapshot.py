@@ -68,8 +68,8 @@ class Snapshot:
 
     def configuration(self, fallback: Configuration) -> Configuration:
         """The configuration the marker names; `fallback` for markers of older versions."""
-        told = self.marker.get("configuration")
-        return fallback if told is None else parse_configuration(told)
+        configuration = self.marker.get("configuration")
+        return fallback if configuration is None else parse_configuration(configuration)
 
 
 def take_snapshot(
@@ -131,8 +131,8 @@ def restore_snapshot(snapshot: Snapshot, configuration: Configuration) -> Reconc
     return reconciler
 
 
-def _note(held: dict[str, Record], record: Record) -> None:
+def _note(latest: dict[str, Record], record: Record) -> None:
     if record.raw is None:
-        held.pop(record.key or "", None)
+        latest.pop(record.key or "", None)
     else:
-        held[record.key or ""] = record
+        latest[record.key or ""] = record

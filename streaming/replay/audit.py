@@ -80,8 +80,8 @@ def _find_doubled_ids(records: Iterable[Record]) -> Iterator[str]:
 
 
 def _skipped_epochs(records: Iterable[Record]) -> Iterator[str]:
-    """Assignments whose epoch is not one above the last; compaction may have taken the first, and
-    those of a stream that was dropped and created again only have to go on above it."""
+    """Find assignments whose epoch is not one above the last. Compaction may have removed the
+    first; those of a stream that was created again only have to rise."""
     epochs: dict[str, int] = {}
     dropped: set[str] = set()
     for record in records:

@@ -66,14 +66,14 @@ def read_entries(records: Iterable[Record], cell: str) -> Iterator[JournalEntry]
 
 def _entry(chunks: list[tuple[Record, Mapping[str, Any]]]) -> JournalEntry:
     record, head = chunks[0]
-    told = head.get("configuration")
+    configuration = head.get("configuration")
     return JournalEntry(
         sequence=head["sequence"],
         writer_epoch=head["writer_epoch"],
         now=head["now"],
         caught_up=head["caught_up"],
         events=tuple(parse_journal_event(line) for _, body in chunks for line in body["events"]),
-        configuration=None if told is None else parse_configuration(told),
+        configuration=None if configuration is None else parse_configuration(configuration),
         partition=record.partition,
         offset=record.offset,
     )

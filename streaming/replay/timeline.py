@@ -69,9 +69,9 @@ class Timeline:
     """Takes records and journal entries, and keeps what is about its subject."""
 
     def __init__(self, name: str) -> None:
-        """`began`: the time of the oldest entry of the journal that there is; `whole_from`: from
-        when on no record of the subject's own is missing, None where nobody can tell; `is_whole`:
-        none is missing at all."""
+        """Take what the journal covers. `began`: the time of its oldest entry; `whole_from`: from
+        when on no record of the subject's own is missing, None where it is unknown; `is_whole`:
+        none is missing."""
         self.name = name
         self.began: int | None = None
         self.whole_from: int | None = None
@@ -252,10 +252,10 @@ class NodeTimeline(Timeline):
         (self._came if holds else self._went).setdefault(record.timestamp_ms, []).append(key)
 
     def _finished_items(self) -> list[TimelineItem]:
-        told = [("received", self._came), ("gave up", self._went)]
+        changes = [("received", self._came), ("gave up", self._went)]
         return self._found + [
             TimelineItem(at, ASSIGNMENTS, f"{what} {_name_shards(keys)}", {"shards": keys})
-            for what, groups in told
+            for what, groups in changes
             for at, keys in groups.items()
         ]
 

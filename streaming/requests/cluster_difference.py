@@ -44,7 +44,7 @@ class StreamChange:
 def diff_streams(
     known: StreamRequests, wanted: Sequence[ClusterStream], prune: bool
 ) -> list[StreamChange]:
-    """The changes that make the streams in force those of the file; the others are dropped with
+    """Find the changes that make the streams in force those of the file. Others are dropped with
     `prune` and left alone without. Drops come first, as they make room. Raises RecordRefused,
     StreamThere, StreamNotThere."""
     named = {stream.stream for stream in wanted}

@@ -53,8 +53,8 @@ class DeadLetter:
         return f"{self.record.partition}/{self.record.offset}"
 
     def header(self, name: str) -> str:
-        """Return a header of the letter: topic, partition, offset, timestamp, stage, reason,
-        message, value.sha256, value.bytes; empty where a letter of an older version has none."""
+        """Return a header of the letter, empty where an older version wrote none. Names: topic,
+        partition, offset, timestamp, stage, reason, message, value.sha256, value.bytes."""
         return self.record.headers.get(LETTER_HEADER_PREFIX + name, "")
 
     @property

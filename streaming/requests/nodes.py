@@ -60,8 +60,8 @@ def find_node(settings: Settings, node_id: str) -> NodeView:
 
 
 def suggest_names(settings: Settings, target: str) -> str:
-    """The end of a sentence that names the nodes, or domains, whose names are spelt nearly like an
-    unknown one; empty where there are none."""
+    """Write the end of a sentence that names nodes or domains spelt nearly like an unknown one.
+    Empty where there are none."""
     with PublishedState(settings, (TOPOLOGY,)) as live:
         views = live.nodes
     if not target.startswith("/"):
@@ -78,18 +78,18 @@ def preview_departure(settings: Settings, node_id: str) -> Departure:
     `find_node`."""
     with PublishedState(settings, (TOPOLOGY, ASSIGNMENTS)) as live:
         view = _view(live, node_id)
-        held = [shard for shard in live.assignments if node_id in shard.replicas]
+        shards = [shard for shard in live.assignments if node_id in shard.replicas]
     if view.liveness is Liveness.UNREGISTERED:
         waits = (
-            f"{format_count(len(held), 'replica there is', 'replicas there are')} being replaced"
+            f"{format_count(len(shards), 'replica there is', 'replicas there are')} being replaced"
         )
         raise NodeNotThere(f"{Code.NOTHING_TO_DO}: {node_id} has unregistered already; {waits}")
     return Departure(
         view,
         _next_sequence(view.sequence),
-        len(held),
-        sum(shard.replicas[0] == node_id for shard in held),
-        tuple(f"{each.stream}/{each.shard}" for each in held if set(each.replicas) == {node_id}),
+        len(shards),
+        sum(shard.replicas[0] == node_id for shard in shards),
+        tuple(f"{each.stream}/{each.shard}" for each in shards if set(each.replicas) == {node_id}),
     )
 
 
@@ -139,8 +139,8 @@ def _view(live: PublishedState, node_id: str) -> NodeView:
 
 
 def _next_sequence(published: int) -> int:
-    """A sequence above the node's own, of which only the last change is published: the time, in
-    the unit that the node seems to count in."""
+    """Make a sequence above the node's own. Only the node's last change is published, so it is the
+    time in the unit that the node seems to count in."""
     now_ns = time.time_ns()
     units = (now_ns // 1_000_000, now_ns // 1_000, now_ns)
     return next((now for now in units if now > published), published + 1)

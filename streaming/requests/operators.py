@@ -34,8 +34,8 @@ class NoAnswer(StreamingError):
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """Holds the preview of a request (`seen`), the first batch after it (`first`; None where the
-    request would be refused), and of a drain all its moves to the end (`rehearsal`)."""
+    """Holds the preview of a request (`seen`) and the first batch after it (`first`). `first` is
+    None where the request would be refused; `rehearsal` has all moves of a drain."""
 
     seen: Preview
     first: Ready | None

@@ -113,15 +113,15 @@ def rehearse(
 def _waves(
     copy: Reconciler, ready: Ready, under_way: Sequence[Move]
 ) -> Iterator[tuple[int, Ready, list[Move]]]:
-    """Every batch with the number of its wave and the moves it issues: batches that issue more,
-    then one in which all that is open completes."""
+    """Yield every batch with the number of its wave and the moves it issues. A wave is batches that
+    issue more, then one in which all open moves complete."""
     opened = {move.move_id: move for move in under_way}
     known = set(opened)
     for wave in range(1, WAVES_MAX + 1):
         while True:
             # The others are older ones: reminders, and tombstones of what has ended.
-            told = [move for move, _ in ready.moves.values() if move.issued_at == copy.now]
-            issued = [move for move in told if move.move_id not in known]
+            moves = [move for move, _ in ready.moves.values() if move.issued_at == copy.now]
+            issued = [move for move in moves if move.move_id not in known]
             yield wave, ready, issued
             known.update(move.move_id for move in issued)
             for move, _ in ready.moves.values():

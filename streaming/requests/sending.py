@@ -43,8 +43,8 @@ class SentRecord:
 
 
 def now_ms() -> int:
-    """The time, in ms since the epoch: as a sequence it rises from one command to the next, also
-    over restarts of everything."""
+    """Return the time in ms since the epoch. As a sequence it rises from one command to the next,
+    also over restarts of everything."""
     return time.time_ns() // 1_000_000
 
 

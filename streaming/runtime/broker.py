@@ -111,8 +111,8 @@ class EmbeddedBroker:
         return self
 
     def stop(self) -> None:
-        """End the broker: cleanly if its data are kept, by force if it does not go then; otherwise
-        at once, and its directory with it."""
+        """End the broker. It ends cleanly if its data are kept, and by force if that takes too
+        long; otherwise at once, and its directory is removed."""
         process, self._process = self._process, None
         scratch, self._scratch = self._scratch, None
         if process is not None and scratch is None:

@@ -53,8 +53,8 @@ class Scratch:
 
 
 def _is_abandoned(directory: Path) -> bool:
-    """Whether it had an owner, and no process holds a lock in it: an owner that was killed may have
-    left a broker that is still on its way out."""
+    """Tell whether it had an owner and no process holds a lock in it. An owner that was killed may
+    have left a broker that is still stopping."""
     if not (directory / _OWNER).exists():
         return False
     return all(_is_free(lock) for lock in directory.glob(_LOCKS))

@@ -94,9 +94,9 @@ def _check_healed(world: World) -> Iterator[str]:
             continue
         factor = decision["spec"]["replication_factor"]
         for shard in range(decision["spec"]["shards"]):
-            held = (world.assignments.get(f"{name}/{shard}") or {"replicas": []})["replicas"]
-            if len(alive.intersection(held)) < factor:
-                where = ", ".join(held) or "nowhere"
+            replicas = (world.assignments.get(f"{name}/{shard}") or {"replicas": []})["replicas"]
+            if len(alive.intersection(replicas)) < factor:
+                where = ", ".join(replicas) or "nowhere"
                 yield f"{name}/{shard} needs {factor} replicas that live and stands on {where}"
     for key, record in [*world.violations.items()]:
         for violation in record["violations"]:
@@ -136,9 +136,9 @@ def _nodes(claims: Claims, world: World, within: Callable[[str], Sequence[str]])
         stands = views.get(node, {}).get("location")
         if stands != location:
             yield f"{node} stands in {stands}, not in {location}"
-    held = {node for each in [*world.assignments.values()] for node in each["replicas"]}
+    replicas = {node for each in [*world.assignments.values()] for node in each["replicas"]}
     for target in claims.used:
-        yield from (f"{node} holds no replica" for node in within(target) if node not in held)
+        yield from (f"{node} holds no replica" for node in within(target) if node not in replicas)
 
 
 def _check_alerts(claims: Claims, world: World, before: Baseline) -> Iterator[str]:

@@ -70,11 +70,10 @@ Say = Callable[[str, "Mapping[str, Any]"], None]
 
 
 class SimulatedCopies:
-    """The moves that an executor has taken on, and what it says of them and when: the executor
-    without its topics. `say` sends an acknowledgement; `clock` counts seconds; `serves` says
-    whether a node is there to copy to: without it nothing is accepted or completed, and what waits
-    goes on when the node is back.
-    """
+    """Holds the moves that an executor has taken on, and decides its answers: the executor without
+    its topics. `say` sends an acknowledgement; `clock` counts seconds; `serves` says whether a node
+    is there to copy to: without it nothing is accepted or completed, and what waits goes on when
+    the node is back."""
 
     def __init__(
         self,

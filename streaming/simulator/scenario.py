@@ -121,8 +121,9 @@ class ScenarioStep(_Part):
 
 
 class Scenario(_Part):
-    """A file: the fleet and its streams, the settings that the reconciler has to have, by section,
-    how the executor behaves, the steps in their order, and what holds at their end."""
+    """Holds a scenario file. It has the fleet and its streams, the settings that the reconciler
+    needs (by section), the executor's behaviour, the steps in their order, and the claims about the
+    end."""
 
     name: str = "scenario"
     settings: Mapping[str, Mapping[str, float | int | str | bool | None]] = Field(

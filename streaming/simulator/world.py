@@ -40,14 +40,14 @@ class World:
 
     def holders(self, node_ids: set[str]) -> list[str]:
         """Shards that still list one of the nodes."""
-        held = list(self.assignments.items())
-        return [key for key, each in held if node_ids & {*each["replicas"], *each["adding"]}]
+        assignments = list(self.assignments.items())
+        return [key for key, each in assignments if node_ids & {*each["replicas"], *each["adding"]}]
 
     def hold_reason(self, domain: str) -> str | None:
         """Return the newest alert's reason for a hold of the domain; None where there is no
         hold."""
-        told = [a for a in self.alerts if (a["kind"], a["subject"]) == ("HOLD", domain)]
-        return told[-1]["reason"]["message"] if told else None
+        holds = [a for a in self.alerts if (a["kind"], a["subject"]) == ("HOLD", domain)]
+        return holds[-1]["reason"]["message"] if holds else None
 
     def take(self, record: Record, seen_at: float) -> None:
         """Note a record."""

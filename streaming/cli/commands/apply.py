@@ -64,8 +64,8 @@ def apply(
         bool, typer.Option("--yes", help="Confirm the drops of --prune without a question.")
     ] = False,
 ) -> None:
-    """Make the streams those of a file: new ones are created, those that differ are altered, those
-    that do not are left alone. The file's nodes and moves are not read."""
+    """Make the streams those of a file. New streams are created, different ones are altered, equal
+    ones stay as they are. The file's nodes and moves are not read."""
     from streaming.requests import diff_streams, is_satisfied
 
     if yes and not prune:

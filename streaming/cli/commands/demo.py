@@ -111,13 +111,13 @@ class _Scene:
 def _topology(world: "World") -> Any:
     from rich.text import Text
 
-    held = [node for each in list(world.assignments.values()) for node in each["replicas"]]
+    replicas = [node for each in list(world.assignments.values()) for node in each["replicas"]]
     arriving = [node for each in list(world.assignments.values()) for node in each["adding"]]
-    most = max((held.count(node) for node in set(held)), default=1)
+    most = max((replicas.count(node) for node in set(replicas)), default=1)
     rows: list[tuple[Any, ...]] = []
     before = ""
     for view in _sort_by_location(world):
-        node_id, count = view["node_id"], held.count(view["node_id"])
+        node_id, count = view["node_id"], replicas.count(view["node_id"])
         bar = "█" * round(_BAR_WIDTH * count / most)
         coming = arriving.count(node_id)
         rows.append(

@@ -1,6 +1,8 @@
-"""`placer explain FILE [STREAM[/SHARD]]`: why a replica is there, why a node is not used, and what
-would let a refused stream be placed. `placer explain --live STREAM[/SHARD]` asks the same of a
-running reconciler's topics, and why nothing moves."""
+"""`placer explain`: why a replica is where it is, and how a refused stream could be placed.
+
+With a cluster file it explains all streams, one, or one shard; with `--live STREAM[/SHARD]` the
+published state, and why nothing moves.
+"""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -182,15 +184,15 @@ def _heading(each: "StreamExplanation", decision: dict[str, Any], line: int | No
 
 
 def _lines(shard: "ShardExplanation") -> list[str]:
-    """The sentences of one shard: its replicas; of one that stands somewhere already also what is
-    broken, the move of it, or why it stands still."""
-    held = [each.reason for each in shard.held]
-    held += [] if shard.absent is None else [shard.absent.reason]
+    """Write the sentences of one shard. A shard that has replicas already also gets its violations,
+    its move, or why it has none."""
+    reasons = [each.reason for each in shard.held]
+    reasons += [] if shard.absent is None else [shard.absent.reason]
     if shard.health is None:
-        return held
+        return reasons
     epoch = "" if shard.epoch is None else f" at epoch {shard.epoch}"
     lines = [f"{shard.stream}/{shard.shard}{epoch} {shard.health}: {' '.join(shard.replicas)}"]
-    lines += [f"  {each}" for each in held]
+    lines += [f"  {each}" for each in reasons]
     for each in shard.violations:
         what = f"{each.rule} in {each.domain}" if each.domain else each.rule
         reason = _sentence(each.reason.message)

@@ -175,8 +175,8 @@ def _matches(found: object, value: str) -> bool:
 def choose_columns(
     name: str, columns: str | None, listing: "Listing"
 ) -> tuple[list[str], list[str]]:
-    """The columns to show, and those that a narrow terminal does without, the first first: none of
-    those that were asked for by name."""
+    """Choose the columns to show, and those that a narrow terminal leaves out, in that order. A
+    column that was named stays."""
     usual, first = [*_COLUMNS[name]], [*_FIRST_LEFT_OUT[name]]
     if columns is None:
         return usual, first

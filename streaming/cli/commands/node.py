@@ -35,8 +35,8 @@ Node = Annotated[str, typer.Argument(metavar="NODE", help="The node's id.")]
 @app.command(epilog=_ENDS)
 @with_options(options=RequestOptions, settings=connection_options)
 def forget(node: Node, options: RequestOptions, settings: "Settings") -> None:
-    """Drop a node that is dead, or drained, and holds nothing: it leaves every list, and holds do
-    not count it any more. One that registers with this id later is a new node."""
+    """Drop a node that is dead or drained and holds nothing. It leaves every list, and holds no
+    longer count it. One that registers with this id later is a new node."""
     from schemas.requests import ForgetNode
     from streaming.requests import find_node
 

@@ -86,7 +86,7 @@ def maintenance(
     settings: "Settings",
     hash: HashOption = None,  # noqa: A002 - the option's name
 ) -> None:
-    """Let a node or a domain be away for a time: nothing is put there, and nothing of it is
+    """Let a node or a domain be away for a time. It receives no replicas, and its replicas are not
     replaced. Refused where a shard would lose its quorum."""
     from schemas.requests import Maintenance
 

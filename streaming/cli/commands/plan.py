@@ -100,7 +100,7 @@ def plan(
             return False
         worse = fail_on is FailOn.DEGRADED and bool(answer.unfixable)
         stuck = answer.has_broken_rule and fail_on is not FailOn.FIXABLE
-        return bool(stuck or worse or answer.judged.refused)
+        return bool(stuck or worse or answer.check.refused)
 
     what_if = WhatIf(
         tuple(lose or ()),
@@ -139,8 +139,8 @@ def _answer(file: str, output: PlanOutput, *parts: Any, strict: bool) -> None:
 
 
 class _Files:
-    """The files that a plan is written to if its impact is what was expected: the saved plan, and
-    the way back for Kafka."""
+    """Writes a plan to its files if its impact is the expected one: the saved plan, and Kafka's
+    rollback."""
 
     def __init__(
         self, save: Path | None, rollback: Path | None, expect: str | None, wanted: "PlanOptions"

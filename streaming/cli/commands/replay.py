@@ -117,14 +117,14 @@ def replay(
 ) -> None:
     """Run the journal through the core again, at full speed, and compare every record.
 
-    With --verify ids, headers and bodies are held against what was written, byte for byte.
+    With --verify ids, headers and bodies are compared with what was written, byte for byte.
     """
     from streaming.replay import read_recording, replay_history
     from streaming.settings import core_configuration
 
     _check_sources(file, from_topic, snapshot_file, bootstrap or prefix)
-    judged = verify or until is not None or output is ReplayOutput.NDJSON
-    _check_inputs(file, inputs, speed, judged)
+    reads_journal = verify or until is not None or output is ReplayOutput.NDJSON
+    _check_inputs(file, inputs, speed, reads_journal)
     end = _parse_until(until)
     settings = load_connection(config, bootstrap, prefix)
     recording = read_recording(file) if file else None
@@ -158,8 +158,10 @@ def _check_sources(
         )
 
 
-def _check_inputs(file: Path | None, inputs: bool, speed: float | None, judged: bool) -> None:
-    if inputs and (file is None or judged):
+def _check_inputs(
+    file: Path | None, inputs: bool, speed: float | None, reads_journal: bool
+) -> None:
+    if inputs and (file is None or reads_journal):
         raise typer.BadParameter(
             "--inputs takes a recording, and the audit checks the result: leave out "
             "--verify, --until and --output ndjson"

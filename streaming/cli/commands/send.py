@@ -218,8 +218,8 @@ def stream(
     drop: Annotated[bool, typer.Option("--drop", help="Drop a stream and its replicas.")] = False,
     sequence: Sequence = None,
 ) -> None:
-    """Ask for the placement of a new stream, change one, or drop it, without waiting: the answer
-    appears on the decisions topic. placer stream checks the request and shows the answer."""
+    """Ask for a new stream, change one, or drop it, without waiting. The answer appears on the
+    decisions topic; placer stream checks the request and shows the answer."""
     if policies is not None and policy is not None:
         raise typer.BadParameter("--policies and --policy exclude each other")
     given: dict[str, Any] = {"shards": shards, "replication_factor": rf}

@@ -62,8 +62,8 @@ def fleet(
         ),
     ] = True,
 ) -> None:
-    """Simulate a fleet on a running reconciler: its nodes register and beat, its streams are
-    created, it lives through the scenario of a file, and the end is judged."""
+    """Simulate a fleet on a running reconciler. Its nodes register and send heartbeats, its streams
+    are created, the scenario of a file is played, and its claims are checked at the end."""
     from contextlib import nullcontext
 
     from streaming.brokers import Reachability
@@ -93,15 +93,15 @@ def fleet(
     ):
         create = StreamCreator(address, topics, options)
         found = ScenarioRun(scenario, running, world, create, typer.echo, stop).play()
-        judged = not stop.is_set()
-        for line in claim_lines(scenario, found) if judged else ():
+        is_played = not stop.is_set()
+        for line in claim_lines(scenario, found) if is_played else ():
             typer.echo(line)
         if keep and not stop.is_set():
             typer.echo("all steps are played; Ctrl-C ends the fleet")
             stop.wait()
         if acts is not None:
             _tell_moves(acts)
-    if judged and found:
+    if is_played and found:
         raise typer.Exit(EXIT_FINDINGS)
 
 
@@ -136,8 +136,8 @@ def executor(
 def _watch_topics(
     scenario: "Scenario", world: "World", settings: "Settings"
 ) -> "AbstractContextManager[object]":
-    """The world is shown what the topics show, if the scenario has anything to look at: nodes that
-    only beat need no right to read."""
+    """Fill the world from the topics if the scenario needs it. Nodes that only send heartbeats need
+    no right to read."""
     from contextlib import nullcontext
 
     from streaming.brokers import CommittedReader

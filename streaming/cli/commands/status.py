@@ -96,9 +96,9 @@ def follow(
     make_screen: "Callable[[Any], Any]",
     output: Output,
 ) -> None:
-    """Show a view of the live state again and again until Ctrl-C: in place on a terminal, one after
-    the other into a pipe, a JSON line each time for programs. While no broker answers nothing is
-    shown anew."""
+    """Show a view of the live state repeatedly until Ctrl-C. It is redrawn on a terminal, repeated
+    in a pipe, and one JSON line each time for programs. While no broker answers nothing is shown
+    anew."""
     from contextlib import ExitStack
 
     from rich.live import Live as Screen

@@ -167,10 +167,10 @@ def show(name: Name, settings: "Settings", output: OutputOption = Output.TEXT) -
     enable_plugins(settings.policy.plugins)
     with PublishedState(settings) as live:
         decision = StreamRequests(live, settings).get(name)
-        judged = check_cluster(Document(live.cluster()), CheckOptions())
+        checked = check_cluster(Document(live.cluster()), CheckOptions())
         violations = [each for each in live.violations if each.stream == name]
         body = live.latest["decisions.v1"][name]
-    health = judged.diagnosis.streams.get(name)
+    health = checked.diagnosis.streams.get(name)
     broken = [f"{v.rule} in {v.stream}/{v.shard}: {v.reason.message}" for v in violations]
     if output is Output.JSON:
         _print_json({**body, "health": health, "violations": len(violations)})

@@ -55,8 +55,8 @@ def show_check(console: Any, answer: "CheckResult") -> None:
     for decision in refused[:_STREAMS_SHOWN_MAX]:
         name = decision["stream"] or "(a stream without a name)"
         said = decision["reasons"][0]["message"]
-        told = Text.assemble((f"{name} ", "bold"), ("rejected", "red"), f" {said}")
-        console.print(Paragraph(told))
+        text = Text.assemble((f"{name} ", "bold"), ("rejected", "red"), f" {said}")
+        console.print(Paragraph(text))
     _show_rest(console, len(refused) - _STREAMS_SHOWN_MAX, "rejected stream")
     _show_streams(console, body)
     _show_violations(console, body)
@@ -199,8 +199,8 @@ def _show_critical(
     if spare_none:
         names = sorted(spare_none, key=natural_key)
         need = "needs" if len(names) == 1 else "need"
-        told = shorten(names, _STREAMS_NAMED_MAX)
-        every = f"every node with a replica of {told}, which {need} all copies for the quorum"
+        text = shorten(names, _STREAMS_NAMED_MAX)
+        every = f"every node with a replica of {text}, which {need} all copies for the quorum"
         console.print(Paragraph(every))
     rows = [each for each in critical if not spare_none.issuperset(each["streams"])]
     rows.sort(key=lambda each: -each["shards"])
@@ -262,5 +262,5 @@ def _show_risk(console: Any, risk: Mapping[str, Any] | None) -> None:
 
 def _show_rest(console: Any, count: int, one: str, more: str = "") -> None:
     if count > 0:
-        told = f"… and {format_count(count, f'more {one}', f'more {more}' if more else '')}"
-        console.print(f"{told}: --output json", style="dim")
+        text = f"… and {format_count(count, f'more {one}', f'more {more}' if more else '')}"
+        console.print(f"{text}: --output json", style="dim")

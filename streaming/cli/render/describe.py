@@ -45,8 +45,8 @@ class DescribeScreen:
                 yield from each.lines(options.max_width)
                 continue
             label, text = each
-            told = text if isinstance(text, Text) else Text(str(text))
-            yield from indent(label, told, options.max_width)
+            styled = text if isinstance(text, Text) else Text(str(text))
+            yield from indent(label, styled, options.max_width)
 
 
 def node_lines(node: Body, at_ms: int) -> Iterator[Line | Table]:
@@ -67,8 +67,8 @@ def node_lines(node: Body, at_ms: int) -> Iterator[Line | Table]:
     yield "replicas", f"{node['replicas']}, of which {node['leaders']} lead"
     for each in node["by_stream"][:_ROWS_MAX]:
         numbers = shorten([str(shard) for shard in each["shards"]], _SHARDS_NAMED_MAX)
-        held = f"{each['stream']} {each['replicas']} ({each['leaders']} lead): {numbers}"
-        yield "", held
+        line = f"{each['stream']} {each['replicas']} ({each['leaders']} lead): {numbers}"
+        yield "", line
     yield from _more_line(node["by_stream"], "stream")
     if node["critical_shards"]:
         shards = format_count(node["critical_shards"], "shard")

@@ -60,8 +60,8 @@ def build_tree(
     leaders: Mapping[str, int],
     path: str = "",
 ) -> Branch:
-    """The tree of the nodes in a domain, `path`; replicas by node id for each moment, and leaders
-    by node id."""
+    """Build the tree of the nodes in the domain `path`. `loads` has replicas by node id for each
+    moment, `leaders` leaders by node id."""
     root = Branch(path.rpartition("/")[2], path, 0, replicas=[0] * len(loads))
     inside = [node for node in nodes if stands_in(node, path)]
     located = any(node.location for node in inside)
@@ -126,8 +126,8 @@ class FoldedTree:
 
     @property
     def lines(self) -> int:
-        """Count the lines of the tree: the root, one for the hidden rest of each open branch, and
-        one that says how to see hidden branches."""
+        """Count the lines of the tree. These are the root, the branches, one for the hidden rest of
+        each open branch, and one that says how to see hidden branches."""
 
         def count(branch: Branch) -> int:
             shown = self.shown_children(branch)
@@ -137,8 +137,7 @@ class FoldedTree:
         return 1 + count(self.root) + self.has_hidden
 
     def open_path(self, way: Sequence[Branch], lines_max: int) -> None:
-        """Show the last of these, each of which stands right below the one before it, if there is
-        room for it."""
+        """Show the last branch of a path from the root, if there is room for it."""
         before = {branch.path: set(self._shown.get(branch.path, ())) for branch in way[:-1]}
         for branch, child in pairwise(way):
             self._shown.setdefault(branch.path, set()).add(child.path)

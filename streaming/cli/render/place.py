@@ -36,14 +36,14 @@ def show_placement(console: Any, answer: "PlaceResult", streams: frozenset[str])
     for index, decision in enumerate(answer.decisions):
         if streams and decision.stream not in streams:
             continue
-        told = answer.answer(decision)
-        if left <= 0 and told["outcome"] == "placed" and not streams:
+        body = answer.answer(decision)
+        if left <= 0 and body["outcome"] == "placed" and not streams:
             hidden += 1
             continue
         if not first:
             console.print()
         first = False
-        left -= show_decision(console, told, line_of(answer.document, index, told))
+        left -= show_decision(console, body, line_of(answer.document, index, body))
     if hidden:
         more = format_count(hidden, "more placed stream")
         console.print(
@@ -56,15 +56,16 @@ def show_summary(console: Any, answer: "PlaceResult") -> None:
     """Totals, the fleet folded to its levels, and the streams that lack something."""
     from streaming.cli.render.topology import TopologyTree
 
-    cluster, told = answer.cluster, summary(answer)
-    outcomes = [f"{count} {outcome}" for outcome, count in told["outcomes"].items()]
-    streams = f"{format_count(told['streams'], 'stream')}: {', '.join(outcomes) or 'none'}"
+    cluster, totals = answer.cluster, summary(answer)
+    outcomes = [f"{count} {outcome}" for outcome, count in totals["outcomes"].items()]
+    streams = f"{format_count(totals['streams'], 'stream')}: {', '.join(outcomes) or 'none'}"
     console.print(
-        f"{streams}; {format_count(told['replicas'], 'replica')} of {told['shards']} shards"
+        f"{streams}; {format_count(totals['replicas'], 'replica')} of {totals['shards']} shards"
     )
     console.print(
-        f"{format_count(told['nodes'], 'node')}: {told['replicas_min']} to {told['replicas_max']} "
-        f"replicas on those that are up, {told['leaders_min']} to {told['leaders_max']} leaders"
+        f"{format_count(totals['nodes'], 'node')}: {totals['replicas_min']} to "
+        f"{totals['replicas_max']} replicas on those that are up, "
+        f"{totals['leaders_min']} to {totals['leaders_max']} leaders"
     )
     hint = "folded; every node: placer place without --summary"
     console.print(
@@ -72,7 +73,7 @@ def show_summary(console: Any, answer: "PlaceResult") -> None:
             cluster.nodes, (loads(answer),), cluster.levels, lines_max=_TREE_LINES_MAX, hint=hint
         )
     )
-    lacking = [each for each in told["decisions"] if each["outcome"] != "placed"]
+    lacking = [each for each in totals["decisions"] if each["outcome"] != "placed"]
     for each in lacking[:_LACKING_SHOWN_MAX]:
         show_decision(console, each | {"replicas": []}, None)
     if len(lacking) > _LACKING_SHOWN_MAX:
@@ -83,7 +84,7 @@ def show_summary(console: Any, answer: "PlaceResult") -> None:
 def summary(answer: "PlaceResult") -> dict[str, Any]:
     """Totals over all streams, and each decision without its replicas."""
     topology, table = answer.state.topology, answer.state.table
-    held = table.load(topology.size)[topology.eligible].tolist() or [0]
+    loads = table.load(topology.size)[topology.eligible].tolist() or [0]
     led = table.leaders(topology.size)[topology.eligible].tolist() or [0]
     decisions = [answer.answer(decision) for decision in answer.decisions]
     lists = [nodes for each in decisions for nodes in each["replicas"]]
@@ -93,8 +94,8 @@ def summary(answer: "PlaceResult") -> dict[str, Any]:
         "shards": sum(bool(nodes) for nodes in lists),
         "replicas": sum(map(len, lists)),
         "nodes": len(topology.index),
-        "replicas_min": min(held),
-        "replicas_max": max(held),
+        "replicas_min": min(loads),
+        "replicas_max": max(loads),
         "leaders_min": min(led),
         "leaders_max": max(led),
         "decisions": [{k: v for k, v in each.items() if k != "replicas"} for each in decisions],

@@ -43,16 +43,16 @@ def show_plan(console: Any, answer: "PlanResult") -> None:
     for each in body.get("decisions", ()):
         name = each["stream"] or "(a stream without a name)"
         said = each["reasons"][0]["message"]
-        told = Text.assemble((f"{name} ", "bold"), ("rejected", "red"), f" {said}")
-        console.print(Paragraph(told))
+        text = Text.assemble((f"{name} ", "bold"), ("rejected", "red"), f" {said}")
+        console.print(Paragraph(text))
     unfixable = body["unfixable"]
     for each in unfixable[:_MOVES_SHOWN_MAX]:
         shard = "" if each["shard"] is None else f"/{each['shard']}"
         where = f" in {each['domain']}" if each["domain"] else ""
         what = f"{each['stream'] or 'the cluster'}{shard}: {each['rule']}{where}, "
         style = "red" if each["strength"] == "required" else "yellow"
-        told = Text.assemble(("unfixable ", style), what, each["reason"]["message"])
-        console.print(Paragraph(told))
+        text = Text.assemble(("unfixable ", style), what, each["reason"]["message"])
+        console.print(Paragraph(text))
     if len(unfixable) > _MOVES_SHOWN_MAX:
         left = format_count(len(unfixable) - _MOVES_SHOWN_MAX, "more violation")
         console.print(f"  … and {left}: --output json", style="dim")

@@ -117,8 +117,8 @@ class TextPrinter:
 
 
 class Reminders:
-    """Moves that were called off are published again until their executor confirms it: summed up,
-    so that they do not drown what is news. Time is that of the records."""
+    """Sums up repeated publications of moves that were called off. They come until the executor
+    confirms, and would drown all other lines. Time is that of the records."""
 
     def __init__(self) -> None:
         self._moves: dict[str, str] = {}
@@ -232,14 +232,14 @@ def _violations(value: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _dead_letter(headers: Mapping[str, str]) -> str:
-    told = {
+    fields = {
         name.removeprefix(ERROR_HEADERS): text
         for name, text in headers.items()
         if name.startswith(ERROR_HEADERS)
     }
-    place = f"{told.get('topic', '?')}-{told.get('partition', '?')}@{told.get('offset', '?')}"
-    place += f"..{told['offset.last']}" if "offset.last" in told else ""
-    return _join([place, told.get("reason", ""), told.get("message", "")])
+    place = f"{fields.get('topic', '?')}-{fields.get('partition', '?')}@{fields.get('offset', '?')}"
+    place += f"..{fields['offset.last']}" if "offset.last" in fields else ""
+    return _join([place, fields.get("reason", ""), fields.get("message", "")])
 
 
 def _reasons(value: Mapping[str, Any]) -> list[str]:

@@ -325,14 +325,14 @@ def _alert(alert: Mapping[str, Any], now_ms: int) -> Any:
     return Text.assemble((f"{severity} " if severity else "", style), (kind, style), said)
 
 
-def _moves(told: Mapping[str, Any], width: int) -> list[Any]:
+def _moves(body: Mapping[str, Any], width: int) -> list[Any]:
     """The oldest moves under way."""
     from rich.text import Text
 
-    moves = told["oldest"][:_MOVES_SHOWN_MAX]
+    moves = body["oldest"][:_MOVES_SHOWN_MAX]
     if not moves:
         return []
-    title = "open moves" if len(moves) == told["open"] else f"the {len(moves)} oldest moves"
+    title = "open moves" if len(moves) == body["open"] else f"the {len(moves)} oldest moves"
     columns = ("shard", "kind", "from", "to", "state", "age", "cause", "move")
     rows = [
         (

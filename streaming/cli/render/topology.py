@@ -84,8 +84,8 @@ class TopologyTree:
     def _rows(
         self, tree: FoldedTree, branch: Branch, before: str
     ) -> Iterator[tuple[str, Branch | str, Branch | None]]:
-        """Every line below a branch: the strokes before it; a branch or the words for those that
-        are not shown; and again the branch, if it is closed."""
+        """Yield every line below a branch. A line is the strokes before it, a branch or the words
+        for hidden ones, and the branch again if it is closed."""
         shown: list[Branch | str] = [*tree.shown_children(branch)]
         hidden = tree.hidden_children(branch)
         if hidden:
