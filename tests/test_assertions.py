@@ -32,6 +32,10 @@ class Assertions(ast.NodeVisitor):
         if self._is_filled(node.value):
             self._filled |= {name.id for name in node.targets if isinstance(name, ast.Name)}
 
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value and self._is_filled(node.value) and isinstance(node.target, ast.Name):
+            self._filled.add(node.target.id)
+
     def visit_For(self, node: ast.For) -> None:
         self._visit_body(node.body, self._is_filled(node.iter))
 

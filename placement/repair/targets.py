@@ -209,7 +209,10 @@ def score(case: ShardCase, topology: Topology) -> RuleScore:
 
 
 def _can_be_led(case: ShardCase, slots: Sequence[int], topology: Topology) -> bool:
-    """Return whether a replica in one of the slots may lead; copies with a role of their own never do."""
+    """Return whether a replica in one of the slots may lead.
+
+    Copies with a role of their own never do.
+    """
     plain = max(case.factor - RuleSet(case.rules).role_copies, 1)
     return any(topology.can_lead[case.nodes[slot]] for slot in slots if slot < plain)
 

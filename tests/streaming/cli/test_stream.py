@@ -108,7 +108,7 @@ class TestStream:
         policy = '{"strategy": "spread", "on_infeasible": "reject"}'
         refused = placer("stream", "alter", "kept", "--rf", "9", "--policy", policy, at=at)
         assert refused.exit_code == 1, refused.output
-        assert "the change is refused; what was in force stays" in refused.stdout
+        assert "the change is refused; the stream stays as it was" in refused.stdout
         shown = placer("stream", "show", "kept", at=at)
         assert shown.exit_code == 1, "what was asked for last is not in force"
         assert "refused:" in shown.stdout
