@@ -19,6 +19,7 @@ from streaming.brokers import make_producer
 from streaming.doctor import machine_checks
 from tests.builders.histories import eventful
 from tests.streaming.cli.test_replay import send
+from tests.systems.waiting import until
 
 Placer = Callable[..., Result]
 Findings = dict[str, dict[str, str]]
@@ -77,8 +78,11 @@ def test_a_changed_setting_is_named_and_mended(placer: Placer, bootstrap: str, p
     change = {"message.timestamp.type": "CreateTime"}
     client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, change)])
     client.close()
-    code, found = examined(placer, (bootstrap, prefix))
-    assert code == 3
+    # A busy broker shows a changed setting a moment after it has answered.
+    _, found = until(
+        lambda: (seen := examined(placer, (bootstrap, prefix)))[0] == 3 and seen,
+        "the doctor finds the changed setting",
+    )
     assert "message.timestamp.type: CreateTime -> LogAppendTime" in found["topics"]["said"]
     assert examined(placer, (bootstrap, prefix), "--fix")[0] == 0
 
