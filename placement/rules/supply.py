@@ -58,7 +58,7 @@ class Supply:
         return Code.DOMAIN_UNKNOWN if self.deserted else Code.NODES_TOO_FEW
 
     def describe(self, *more: SupplyStep) -> str:
-        """Describe all steps and `more` ones in a clause: "of 6 nodes, 4 up ..."."""
+        """Describe all steps and `more` ones in a clause, as "of 6 nodes, 4 up ..."."""
         clause = self._describe_all(*more)
         return clause if len(clause) <= _CLAUSE_MAX else f"{clause[:_CLAUSE_MAX]}…"
 
@@ -72,6 +72,8 @@ class Supply:
                 continue
             if not part.left:
                 word = "each" if part.each else "none"
+                if not said[1:] and self.known > 1:
+                    return f"{word} of the {self.known} nodes {part.none}"
                 which = f", {word} of which" if said[1:] else f" {word}"
                 if part.each and before == 1:
                     which = ", which"
