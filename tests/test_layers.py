@@ -107,6 +107,8 @@ STREAMING: Mapping[str, set[str]] = {
         *("errors", "codec", "settings", "brokers", "administration", "outbox", "recovery"),
     },
     "doctor": {"errors", "runtime", "settings", "brokers", "administration", "recovery"},
+    # A Kafka cluster as the system that is placed: knows neither the core nor the stream.
+    "kafka_bridge": set(),
     # A whole system on one machine.
     "simulator": {"errors", "settings", "brokers"},
     "rerun": {"errors", "runtime", "brokers", "administration", "replay", "simulator"},

@@ -1,0 +1,10 @@
+"""Connects a Kafka cluster, as the system whose replicas are placed, to the reconciler's topics.
+
+Imports `schemas`, the Kafka clients and what connects them (`brokers`, `settings`, `errors`);
+neither the core nor the stream. A module looks at the cluster or changes it, and the others are
+functions of a `Snapshot`.
+"""
+
+from streaming.kafka_bridge.snapshot import Broker, Disk, Partition, Snapshot, Throttles, Topic
+
+__all__ = ["Broker", "Disk", "Partition", "Snapshot", "Throttles", "Topic"]
