@@ -51,7 +51,8 @@ Location = Annotated[
     AfterValidator(_refuse_dot_components),
     Field(json_schema_extra={"not": {"pattern": limits.LOCATION_FORBIDDEN}}),
 ]
-"""`/`-separated path, top tier first: 1 to 8 components of `[A-Za-z0-9_.-]`, none `.` or `..`."""
+"""`/`-separated path, top tier first: 1 to 8 components of `[A-Za-z0-9_.-]` and `%XX`, none `.` or
+`..`."""
 
 TimeMs = Annotated[int, Field(ge=0, le=limits.INTEGER_MAX)]
 """Milliseconds since the epoch, UTC."""
@@ -155,7 +156,7 @@ _EXPECTED = {
 # Expressions that nobody wants to read, in words.
 _FORMS = {
     limits.LOCATION_PATTERN: "/eu/az1/rack7: 1 to 8 names of [A-Za-z0-9_.-], each after a '/'",
-    limits.ID_PATTERN: "[A-Za-z0-9_.-], 1 to 128 characters",
+    limits.ID_PATTERN: "[A-Za-z0-9_.-], 1 to 249 characters",
     limits.HOST_PATTERN: "host or host:port, without blanks",
     limits.TAG_VALUE_PATTERN: "1 to 128 printable ASCII characters",
 }

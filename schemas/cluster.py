@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from schemas.acks import MoveKind
 from schemas.base import (
@@ -117,6 +117,22 @@ class ClusterStream(StreamRequest):
         default_factory=dict,
         description="How far the stream's replicas are, by node id; outranks the document's.",
     )
+    shard_bytes: Items[Ordinal] | None = Field(
+        default=None,
+        description="Size of each shard in bytes, one number per shard. It is carried along; no "
+        "decision depends on it.",
+    )
+
+    @field_validator("shard_bytes")
+    @classmethod
+    def _count_sizes(
+        cls, sizes: tuple[int, ...] | None, info: ValidationInfo
+    ) -> tuple[int, ...] | None:
+        """Sizes stand for shards by their place, so that none may be left out."""
+        shards = info.data.get("shards")
+        if sizes is not None and shards is not None and len(sizes) != shards:
+            raise ValueError(f"a number for each of {shards} shards, {len(sizes)} are given")
+        return sizes
 
 
 class ClusterClient(WireModel):

@@ -33,7 +33,8 @@ REASONS: dict[str, ReasonAdvice] = {
         Band.CONFIG,
         {
             "LOCATION_MALFORMED": (
-                "A location is not `/`-separated components of `[A-Za-z0-9_.-]`, 8 at most.",
+                "A location is not `/`-separated components of `[A-Za-z0-9_.-]` and `%XX`, 8 at "
+                "most.",
                 "Correct the node's or the policy's location.",
             ),
             "STREAM_MALFORMED": (

@@ -24,13 +24,16 @@ INTEGER_MAX = 2**63 - 1
 INTEGER_MIN = -(2**63)
 
 # Bounds of ids and locations. Ids and stream names are used as record keys, header values and label
-# values: characters that need no quoting in any of them. 128 holds a UUID with a long prefix.
-ID_LENGTH_MAX = 128
-ID_PATTERN = r"^[A-Za-z0-9_.-]{1,128}$"
+# values: characters that need no quoting in any of them. 249 holds every name of a Kafka topic
+# (clients, internals/Topic.java).
+ID_LENGTH_MAX = 249
+ID_PATTERN = r"^[A-Za-z0-9_.-]{1,249}$"
 ID = re.compile(ID_PATTERN)
-# Kudu's rule for location labels, eight levels from region to chassis.
+# Kudu's rule for location labels, eight levels from region to chassis. Other characters, as in
+# Kafka's racks, stand as the bytes of their UTF-8 with a percent sign (RFC 3986, capital digits),
+# each byte counting as one character.
 LOCATION_LEVELS_MAX = 8
-LOCATION_PATTERN = r"^(/[A-Za-z0-9_.-]{1,128}){1,8}$"
+LOCATION_PATTERN = r"^(/([A-Za-z0-9_.-]|%[0-9A-F]{2}){1,128}){1,8}$"
 # `.` and `..` as a component would make two spellings of one path.
 LOCATION_FORBIDDEN = r"/\.{1,2}(/|$)"
 # Tag keys as in Kubernetes labels (`topology.kubernetes.io/zone`); `=` is kept free because a tag's

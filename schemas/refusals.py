@@ -47,7 +47,7 @@ REFUSALS: dict[RefusalCode, Advice] = {
         "An object has more than 64 fields.", "Send only documented fields."
     ),
     RefusalCode.STRING_TOO_LONG: Advice(
-        "A string or a field's name exceeds 1 KiB.", "Shorten it; ids have 128 characters at most."
+        "A string or a field's name exceeds 1 KiB.", "Shorten it; ids have 249 characters at most."
     ),
     RefusalCode.NUMBER_OUT_OF_RANGE: Advice(
         "A number is an integer beyond 64 bits or infinite.", "Check the producer's arithmetic."

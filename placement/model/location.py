@@ -1,7 +1,8 @@
 """Locations: `/`-separated paths that say where a node stands, top tier first.
 
-Rule of the format: Kudu's location labels (components of `[A-Za-z0-9_.-]`). Everything that counts
-failure domains works on prefixes of these paths.
+Rule of the format: Kudu's location labels (components of `[A-Za-z0-9_.-]`), and RFC 3986 for other
+characters: the bytes of their UTF-8 as `%` with two capital digits. Everything that counts failure
+domains works on prefixes of these paths.
 """
 
 import re
@@ -13,7 +14,7 @@ from placement.model.reasons import Code, Reason
 # know of names more, and the columns of Topology are allocated for this many.
 DEPTH_MAX = 8
 
-_COMPONENT = re.compile(r"[A-Za-z0-9_.-]+")
+_COMPONENT = re.compile(r"([A-Za-z0-9_.-]|%[0-9A-F]{2})+")
 _DIGITS = re.compile(r"(\d+)")
 
 

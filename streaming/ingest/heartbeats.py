@@ -23,7 +23,7 @@ Mask = NDArray[np.bool_]
 _HEARTBEAT = type_name(NodeHeartbeat.__name__).encode()
 _JSON = b"application/json"
 # A heartbeat with ids of full length is below this.
-_BYTES_MAX = 512
+_BYTES_MAX = 640
 # More than a producer's library and a tracing agent add; every name costs a pass over the column.
 _HEADER_NAMES_MAX = 16
 _ID = limits.ID_PATTERN.strip("^$")

@@ -93,7 +93,7 @@ def _must_match(pattern: str, expected: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-Name = Annotated[str, _must_match(limits.ID_PATTERN, "1 to 128 letters, digits, '_', '.' or '-'")]
+Name = Annotated[str, _must_match(limits.ID_PATTERN, "1 to 249 letters, digits, '_', '.' or '-'")]
 Addresses = Annotated[
     str,
     _must_match(r"[^\s,]+:\d{1,5}(,[^\s,]+:\d{1,5})*", "host:port, several separated by commas"),

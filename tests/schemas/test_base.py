@@ -26,7 +26,8 @@ def test_defaults_of_a_registration():
 
 
 @pytest.mark.parametrize(
-    "location", ["/site1", "/eu/az1/r1", "/a/b/c/d/e/f/g/h", "/a.b/_-.", "/...", "/a/..."]
+    "location",
+    ["/site1", "/eu/az1/r1", "/a/b/c/d/e/f/g/h", "/a.b/_-.", "/...", "/a/...", "/us%20east/%2E"],
 )
 def test_locations_of_every_form_are_read(location):
     assert NodeRegistered.model_validate({**BEAT, "location": location}).location == location

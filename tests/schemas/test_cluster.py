@@ -147,3 +147,25 @@ def test_a_document_that_contains_itself_is_refused():
     assert isinstance(cluster, Cluster)
     (stream,) = cluster.streams
     assert isinstance(stream, RefusedStream)
+
+
+@pytest.mark.parametrize("sizes", [None, [0, 2**40]])
+def test_sizes_of_shards_are_carried_along(sizes):
+    stream = {"stream": "a", "shards": 2, "replication_factor": 1, "shard_bytes": sizes}
+    (read,) = parse_cluster({"nodes": [], "streams": [stream]}).streams
+    assert read.shard_bytes == (None if sizes is None else tuple(sizes))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "sentence"),
+    [
+        ([1], "a number for each of 2 shards, 1 are given"),
+        ([1, -1], "field 'shard_bytes[1]' must be at least 0"),
+        ([1, None], "field 'shard_bytes[1]' must be an integer"),
+    ],
+)
+def test_sizes_of_shards_are_one_each(sizes, sentence):
+    stream = {"stream": "a", "shards": 2, "replication_factor": 1, "shard_bytes": sizes}
+    (read,) = parse_cluster({"nodes": [], "streams": [stream]}).streams
+    assert isinstance(read, RefusedStream)
+    assert sentence in read.message

@@ -188,7 +188,7 @@ REFUSED_FIELDS = [
     ("NodeHeartbeat", {**BEAT, "node_id": "a b"}, "field 'node_id' must be of the form"),
     ("NodeHeartbeat", {**BEAT, "node_id": "a\n"}, "field 'node_id' must be of the form"),
     ("NodeHeartbeat", {**BEAT, "node_id": ""}, "field 'node_id' must be of the form"),
-    ("NodeHeartbeat", {**BEAT, "node_id": "n" * 129}, "field 'node_id' must be of the form"),
+    ("NodeHeartbeat", {**BEAT, "node_id": "n" * 250}, "field 'node_id' must be of the form"),
     (
         "NodeHeartbeat",
         {},

@@ -40,6 +40,9 @@ def test_written_and_parsed_again(location: Location) -> None:
         ("/eu west", "'eu west'"),
         ("/eu\n", "'eu\n'"),
         ("/e\u00fc", "'e\u00fc'"),
+        ("/us%2east", "'us%2east'"),
+        ("/us%2fwest", "'us%2fwest'"),
+        ("/us%", "'us%'"),
         ("/.", "'.' is not a name"),
         ("/eu/../us", "'..' is not a name"),
         ("/a" * (DEPTH_MAX + 1), f"at most {DEPTH_MAX}"),
@@ -50,6 +53,10 @@ def test_malformed_is_named(text: str, named: str) -> None:
     assert isinstance(reason, Reason)
     assert (reason.code, reason.band) == (Code.LOCATION_MALFORMED, Band.CONFIG)
     assert named in reason.message
+
+
+def test_other_characters_are_percent_encoded() -> None:
+    assert parsed("/us%20east/Z%C3%BCrich").components == ("us%20east", "Z%C3%BCrich")
 
 
 def test_empty_is_the_unlocated_domain() -> None:

@@ -85,7 +85,7 @@ from tests.builders.kafka_rows import LIFE, raw
 
 CELL = "main"
 
-ids = st.from_regex(limits.ID_PATTERN.replace("128", "12"), fullmatch=True)
+ids = st.from_regex(limits.ID_PATTERN.replace("249", "12"), fullmatch=True)
 numbers = st.integers(0, 2**40)
 counts = st.integers(0, 1_000)
 texts = st.text(st.characters(codec="utf-8"), max_size=20)

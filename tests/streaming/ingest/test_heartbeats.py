@@ -111,14 +111,14 @@ def taken(*records: RawRecord) -> list[Heartbeat]:
     return beats.rows()
 
 
-LONGEST = {"node_id": "n" * 128, "incarnation": "i" * 128, "sequence": 10**18 - 1}
+LONGEST = {"node_id": "n" * 249, "incarnation": "i" * 249, "sequence": 10**18 - 1}
 
 
 @pytest.mark.parametrize(
     "record",
     [
         beat(),
-        raw("NodeHeartbeat", "n" * 128, LONGEST),
+        raw("NodeHeartbeat", "n" * 249, LONGEST),
         beat(value=b' { "node_id": "n1",\t"incarnation" :"a", "sequence": 7}\r\n'),
         beat(headers=[*binary_headers("NodeHeartbeat"), ("traceparent", b"00-af")]),
     ],

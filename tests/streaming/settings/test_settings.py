@@ -154,7 +154,7 @@ def test_arguments_alone_are_not_mixed_with_the_environment(
         ),
         (
             "cell: 'a b'\n",
-            "placer.yaml:1: cell: expected 1 to 128 letters, digits, '_', '.' or '-', got 'a b'",
+            "placer.yaml:1: cell: expected 1 to 249 letters, digits, '_', '.' or '-', got 'a b'",
         ),
         (
             "topics: {prefix: under_score}\n",
@@ -218,7 +218,7 @@ def test_every_mistake_is_told_with_the_source_it_came_from(
             "environment PLACER_LIVENESS__DEAD_AFTER_SECONDS: liveness.dead_after_seconds: "
             "expected a number, got 'soon'"
         ),
-        "command line: cell: expected 1 to 128 letters, digits, '_', '.' or '-', got ''",
+        "command line: cell: expected 1 to 249 letters, digits, '_', '.' or '-', got ''",
         "placer.yaml:1: moves.max_open: expected at least 1, got -1",
     }
 
