@@ -33,8 +33,7 @@ REASONS: dict[str, ReasonAdvice] = {
         Band.CONFIG,
         {
             "LOCATION_MALFORMED": (
-                "A location is not `/`-separated components of `[A-Za-z0-9_.-]` and `%XX`, 8 at "
-                "most.",
+                "A location is not 1 to 8 components of `[A-Za-z0-9_.-]` or `%XX`, each after `/`.",
                 "Correct the node's or the policy's location.",
             ),
             "STREAM_MALFORMED": (

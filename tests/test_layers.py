@@ -120,7 +120,7 @@ STREAMING: Mapping[str, set[str]] = {
     "cli": {
         *("errors", "codec", "runtime", "settings", "observability", "locations", "brokers"),
         *("administration", "recovery", "app", "offline", "live", "requests", "replay", "doctor"),
-        *("simulator", "rerun", "demo"),
+        *("kafka_bridge", "simulator", "rerun", "demo"),
     },
 }
 TABLES = {"placement": PLACEMENT, "streaming": STREAMING}

@@ -14,7 +14,7 @@ from streaming.cli.options import Output
 from streaming.cli.render.console import text_console
 
 if TYPE_CHECKING:
-    from streaming.offline import Document, DocumentFault
+    from streaming.offline import Assignments, Document, DocumentFault
 
 EXIT_FINDINGS = 1
 EXIT_DOCUMENT = 2
@@ -24,6 +24,8 @@ _OBJECTS_BEFORE_COLLECTING = 500_000
 _SHARDS_LARGE = 20_000
 # Of a long list of unknown fields the first say what is wrong.
 _IGNORED_SHOWN_MAX = 10
+# Of many topics the first, a line of a terminal.
+_TOPICS_SHOWN_MAX = 5
 
 _Answer = TypeVar("_Answer")
 
@@ -121,6 +123,50 @@ def read_text(file: str) -> str:
         raise typer.BadParameter(f"{file}: {error.strerror}") from error
     # Bytes that are no text are the fault of the document that they stand in.
     return raw.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+
+
+def read_assignments(file: str | None) -> "Assignments":
+    """The value of --assignments; a usage error where the file is no reassignment."""
+    if file is None:
+        return {}
+    from streaming.offline import ReassignmentInvalid, read_reassignment
+
+    try:
+        return read_reassignment(file)
+    except (OSError, ReassignmentInvalid) as error:
+        said = error.strerror if isinstance(error, OSError) else error
+        raise typer.BadParameter(f"{file}: {said}", param_hint="--assignments") from error
+
+
+def assign(document: "Document", assignments: "Assignments") -> "Document":
+    """The document with the replicas of --assignments; a usage error where they do not fit."""
+    from streaming.offline import AssignmentsUnfit, assign_document
+
+    note_unlisted(document, assignments)
+    try:
+        return assign_document(document, assignments)
+    except AssignmentsUnfit as error:
+        raise typer.BadParameter(str(error), param_hint="--assignments") from error
+
+
+def note_unlisted(document: "Document", assignments: "Assignments") -> None:
+    """Name on standard error the topics of --assignments that a cluster file with streams does not
+    list: their policy and factor are not known."""
+    if not assignments or not document.cluster.streams:
+        return
+    from streaming.offline import unlisted_topics
+
+    topics = unlisted_topics(document.cluster, assignments)
+    if topics:
+        named = ", ".join(topics[:_TOPICS_SHOWN_MAX])
+        left = len(topics) - _TOPICS_SHOWN_MAX
+        more = f" and {left} more" if left > 0 else ""
+        said = "is a stream of the default policy, with the factor of most of its partitions"
+        typer.echo(
+            f"note: each topic of --assignments that the cluster file does not list {said}: "
+            f"{named}{more}",
+            err=True,
+        )
 
 
 def _print_line(body: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from streaming.cli.commands import (
     doctor,
     explain,
     history,
+    kafka,
     listings,
     nearest,
     node,
@@ -109,6 +110,7 @@ check.register(app)
 plan.register(app)
 explain.register(app)
 nearest.register(app)
+app.add_typer(kafka.app)
 simulate.register(app)
 demo.register(app)
 app.add_typer(dlq.app)

@@ -87,7 +87,7 @@ Assigned = Annotated[
     typer.Option(
         "--assignments",
         metavar="FILE",
-        help="Present assignment, as kafka-reassign-partitions writes it, instead of the "
+        help="Present assignment, as kafka-reassign-partitions prints or takes it, instead of the "
         "replicas in the cluster file. A topic that the cluster file does not list "
         "becomes a stream.",
     ),
@@ -106,7 +106,26 @@ PlanOutputOption = Annotated[
     typer.Option(
         "--output",
         help="text for people, json for programs, kafka for kafka-reassign-partitions "
-        "(a line per wave).",
+        "(one wave; several go to --output-dir).",
+    ),
+]
+
+OutputDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--output-dir",
+        metavar="DIR",
+        help="Write a file for kafka-reassign-partitions per wave, and one for "
+        "kafka-leader-election; --output says how the plan is told besides.",
+    ),
+]
+
+Squash = Annotated[
+    bool,
+    typer.Option(
+        "--squash",
+        help="State the net change of all waves as one reassignment for Kafka, which copies no "
+        "replica twice. No limit holds for it.",
     ),
 ]
 

@@ -7,11 +7,14 @@ as many replicas in sync.
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
+import yaml
+
+from schemas import limits
 from streaming.kafka_bridge.snapshot import Broker, Partition, Snapshot, Topic
 
 RACK_TAG = "rack"
@@ -22,12 +25,21 @@ _INTERNAL = frozenset(
 )
 
 
+# Of many brokers, topics or partitions a note names the first: a line of a terminal.
+_NAMED_MAX = 5
+_LOCATION = re.compile(limits.LOCATION_PATTERN)
+_TAG_VALUE = re.compile(limits.TAG_VALUE_PATTERN)
+
+PolicyFields = Mapping[str, Any]
+"""The fields of a stream that say its policy: `policy` or `placement_policies`."""
+
+
 @dataclass(frozen=True, slots=True)
 class TopicPolicy:
     """The policy of the topics whose whole name matches a pattern."""
 
     pattern: re.Pattern[str]
-    policy: Mapping[str, Any]
+    fields: PolicyFields
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +47,8 @@ class ImportOptions:
     """Selects topics and says how racks and fenced brokers are to be read.
 
     `levels` name the tiers of a rack; more than one need a `separator` between the parts of a rack.
-    `policies` are tried in their order before `default_policy`; a topic's own policy outranks both.
+    A topic's own policy outranks `policies`, which are tried in their order. Without `internal` the
+    topics that brokers make for themselves are left out.
     """
 
     include: re.Pattern[str] | None = None
@@ -44,7 +57,6 @@ class ImportOptions:
     levels: Sequence[str] = ("rack",)
     separator: str | None = None
     policies: Sequence[TopicPolicy] = ()
-    default_policy: Mapping[str, Any] | None = None
     fenced_is_dead: bool = False
 
 
@@ -57,12 +69,22 @@ class ImportedCluster:
 
 
 class RackUnreadable(Exception):
-    """A rack does not have one part for each level; the message names broker, rack and levels."""
+    """A rack cannot be written as a location; the message names broker, rack and why."""
+
+
+class PolicyUnreadable(Exception):
+    """A text is no policy, or a policy is for no topic that there is; the message says which."""
 
 
 def import_cluster(snapshot: Snapshot, options: ImportOptions) -> ImportedCluster:
-    """Make the cluster file. Raises RackUnreadable."""
+    """Make the cluster file. Raises RackUnreadable, and PolicyUnreadable where a pattern of
+    `options.policies` matches no topic."""
     topics = [topic for _, topic in sorted(snapshot.topics.items()) if _is_wanted(topic, options)]
+    for each in options.policies:
+        if not any(each.pattern.fullmatch(topic.name) for topic in topics):
+            among = f"{len(topics)} topics that are imported" if topics else "topics: none is there"
+            message = f"pattern '{each.pattern.pattern}' matches the whole name of none of the "
+            raise PolicyUnreadable(message + among)
     racks = any(broker.rack for broker in snapshot.brokers.values())
     used = {broker for topic in topics for each in topic.partitions for broker in each.replicas}
     gone = sorted(used - snapshot.brokers.keys())
@@ -89,10 +111,38 @@ def location_of(broker: Broker, options: ImportOptions) -> str | None:
     if options.separator:
         parts = broker.rack.strip(options.separator).split(options.separator)
     if len(parts) != len(options.levels) or "" in parts:
-        message = f"broker {broker.id}: rack '{broker.rack}' has {len(parts)} parts between "
-        message += f"'{options.separator or ''}', the levels are {', '.join(options.levels)}"
+        between = f" between '{options.separator}'" if options.separator else ""
+        message = f"broker {broker.id}: rack '{broker.rack}' has {len(parts)} "
+        message += f"{'part' if len(parts) == 1 else 'parts'}{between}, the levels are "
+        raise RackUnreadable(message + ", ".join(options.levels))
+    location = "".join(f"/{_encode(part)}" for part in parts)
+    if not _LOCATION.fullmatch(location):
+        message = f"broker {broker.id}: rack '{broker.rack[: limits.ECHO_LENGTH_MAX]}…' has "
+        message += f"{len(broker.rack.encode())} bytes, a location has at most 128 for each level"
         raise RackUnreadable(message)
-    return "".join(f"/{_encode(part)}" for part in parts)
+    return location
+
+
+def parse_policy(text: str) -> PolicyFields:
+    """Read a policy: a mapping in YAML or JSON, a strategy's name, or a placement_policies string
+    (`node=exclusive;shard=balanced`). Raises PolicyUnreadable."""
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise PolicyUnreadable(f"'{text}' is not YAML: {error}") from error
+    return read_policy(value)
+
+
+def read_policy(value: object) -> PolicyFields:
+    """Read a policy as `parse_policy` does, from the value that YAML gives."""
+    if isinstance(value, dict):
+        return {"policy": value}
+    if isinstance(value, str) and "=" in value:
+        return {"placement_policies": value}
+    if isinstance(value, str) and value:
+        return {"policy": {"strategy": value}}
+    message = f"{value!r} is no policy: expected a mapping such as {{strategy: spread}}, the name "
+    raise PolicyUnreadable(message + "of a strategy, or placement_policies (node=exclusive)")
 
 
 def _encode(part: str) -> str:
@@ -103,10 +153,13 @@ def _encode(part: str) -> str:
 
 
 def _node(broker: Broker, options: ImportOptions) -> dict[str, Any]:
-    node: dict[str, Any] = {"id": str(broker.id), "host": f"{broker.host}:{broker.port}"}
+    host = f"[{broker.host}]" if ":" in broker.host else broker.host
+    node: dict[str, Any] = {"id": str(broker.id), "host": f"{host}:{broker.port}"}
     location = location_of(broker, options)
     if location is not None:
-        node |= {"location": location, "tags": {RACK_TAG: broker.rack}}
+        node["location"] = location
+        if _TAG_VALUE.fullmatch(broker.rack or ""):
+            node["tags"] = {RACK_TAG: broker.rack}
     if broker.fenced:
         node["status"] = "dead" if options.fenced_is_dead else "fenced"
     return node
@@ -129,13 +182,22 @@ def _stream(
         "stream": topic.name,
         "shards": len(topic.partitions),
         "replication_factor": factor,
-        "policy": policy_of(topic, options, racks=racks),
+        **policy_of(topic, options, racks=racks),
         "quorum": min(topic.min_in_sync, factor),
-        "replicas": [[str(broker) for broker in each.replicas] for each in topic.partitions],
+        "replicas": [[str(broker) for broker in _listed(each)] for each in topic.partitions],
     }
     if None not in sizes:
         stream["shard_bytes"] = sizes
     return stream
+
+
+def _listed(partition: Partition) -> tuple[int, ...]:
+    """The replicas, the preferred leader first. While a reassignment runs Kafka does not tell the
+    order they had: the one that leads is first then."""
+    replicas, leader = partition.replicas, partition.leader
+    if not partition.is_reassigned or leader not in replicas:
+        return replicas
+    return (leader, *(each for each in replicas if each != leader))
 
 
 def replication_factor(partitions: Sequence[Partition]) -> int:
@@ -144,73 +206,118 @@ def replication_factor(partitions: Sequence[Partition]) -> int:
     return max(counts, key=lambda count: (counts[count], count))
 
 
-def policy_of(topic: Topic, options: ImportOptions, *, racks: bool) -> Mapping[str, Any]:
-    """Return the topic's policy: by pattern, else the default one.
+def policy_of(topic: Topic, options: ImportOptions, *, racks: bool) -> PolicyFields:
+    """Return the topic's policy: its own, else that of the first pattern.
 
-    Without a default replicas are spread evenly over racks, as Kafka's own placement does
-    (KIP-36), or over brokers where no broker has a rack.
+    Where no pattern matches, replicas are spread evenly over racks, as Kafka's own placement does
+    (KIP-36), or over brokers where no broker has a rack. An own policy that cannot be read counts
+    as none.
     """
+    if topic.policy is not None and not isinstance(own := _own_policy(topic.policy), str):
+        return own
     for each in options.policies:
         if each.pattern.fullmatch(topic.name):
-            return each.policy
-    if options.default_policy is not None:
-        return options.default_policy
+            return each.fields
     if not racks:
-        return {"strategy": "spread"}
-    return {"strategy": "spread", "rules": [{"even": level} for level in options.levels]}
+        return {"policy": {"strategy": "spread"}}
+    rules = [{"even": level} for level in options.levels]
+    return {"policy": {"strategy": "spread", "rules": rules}}
+
+
+def _own_policy(text: str) -> PolicyFields | str:
+    """The policy of a topic's configuration, or why it is none."""
+    try:
+        return parse_policy(text)
+    except PolicyUnreadable as error:
+        return str(error)
 
 
 def _notes(
     snapshot: Snapshot, topics: Sequence[Topic], gone: Sequence[int], options: ImportOptions
 ) -> list[str]:
-    notes = []
-    moving = [
-        f"{topic.name}-{each.number}"
-        for topic in topics
-        for each in topic.partitions
-        if each.is_reassigned
+    brokers = snapshot.brokers.values()
+    return [
+        *_broker_notes(brokers, gone, options),
+        *_topic_notes(topics),
+        *_partition_notes([(topic, each) for topic in topics for each in topic.partitions]),
     ]
-    if moving:
-        notes.append(
-            f"{len(moving)} partitions are being reassigned ({_some(moving)}): they are listed "
-            "without the replicas that the reassignment adds"
-        )
-    fenced = [str(each.id) for each in snapshot.brokers.values() if each.fenced]
+
+
+def _broker_notes(
+    brokers: Collection[Broker], gone: Sequence[int], options: ImportOptions
+) -> Iterator[str]:
+    fenced = [str(each.id) for each in brokers if each.fenced]
     if fenced and not options.fenced_is_dead:
-        notes.append(
-            f"brokers {_some(fenced)} are fenced: a plan leaves their replicas where they are; "
-            "--fenced-is-dead has them replaced"
+        yield (
+            f"{_name('broker', fenced)} fenced: a plan leaves the replicas there; with "
+            "--fenced-is-dead it replaces them"
         )
     if gone:
-        notes.append(
-            f"brokers {_some([str(each) for each in gone])} are not registered and stand in the "
-            "lists of partitions: they are imported as dead"
+        yield (
+            f"{_name('broker', [str(each) for each in gone])} not registered and in the lists of "
+            "partitions: imported as dead"
         )
-    unracked = [str(each.id) for each in snapshot.brokers.values() if not each.rack]
-    if unracked and len(unracked) < len(snapshot.brokers):
-        notes.append(
-            f"brokers {_some(unracked)} have no rack (broker.rack): rules on racks count them as "
-            "one more rack"
+    unracked = [str(each.id) for each in brokers if not each.rack]
+    if unracked and len(unracked) < len(brokers):
+        yield (
+            f"{_name('broker', unracked)} without a rack (broker.rack): rules on racks count all "
+            "such brokers as one more rack"
+        )
+    untagged = [
+        str(each.id) for each in brokers if each.rack and not _TAG_VALUE.fullmatch(each.rack)
+    ]
+    if untagged:
+        yield (
+            f"{_name('broker', untagged)} without the tag '{RACK_TAG}': a tag's value is printable "
+            "ASCII of at most 128 characters, the location has the rack percent-encoded"
+        )
+
+
+def _topic_notes(topics: Sequence[Topic]) -> Iterator[str]:
+    if not topics:
+        yield "no topic is imported: there is none, or --include and --exclude leave none"
+    for topic in topics:
+        own = None if topic.policy is None else _own_policy(topic.policy)
+        if isinstance(own, str):
+            yield f"topic {topic.name}: its configuration placement.policy is ignored: {own}"
+    mixed = [each.name for each in topics if len({len(p.replicas) for p in each.partitions}) > 1]
+    if mixed:
+        yield (
+            f"{_name('topic', mixed)} not of one replication factor: the file has that of most "
+            "partitions, and a plan brings the others to it"
+        )
+    starved = [
+        each.name for each in topics if each.min_in_sync > replication_factor(each.partitions)
+    ]
+    if starved:
+        yield (
+            f"{_name('topic', starved)} with a min.insync.replicas above the replication factor: "
+            "no write with acks=all succeeds; the quorum in the file is the factor"
+        )
+
+
+def _partition_notes(partitions: Sequence[tuple[Topic, Partition]]) -> Iterator[str]:
+    moving = [f"{topic.name}-{each.number}" for topic, each in partitions if each.is_reassigned]
+    if moving:
+        yield (
+            f"{_name('partition', moving)} being reassigned: listed without the replicas that are "
+            "being added; import again when that is complete, before a plan is carried out"
         )
     led = [
         f"{topic.name}-{each.number}"
-        for topic in topics
-        for each in topic.partitions
-        if each.target and each.leader is not None and each.leader != each.target[0]
+        for topic, each in partitions
+        if not each.is_reassigned and each.leader not in (None, each.listed[0])
     ]
     if led:
-        notes.append(
-            f"{len(led)} partitions are not led by their preferred leader ({_some(led)}): the file "
-            "names the preferred one; kafka-leader-election --election-type preferred makes it lead"
+        yield (
+            f"{_name('partition', led)} not led by the preferred leader, which the file names "
+            "first: kafka-leader-election --election-type preferred makes it lead"
         )
-    return notes
 
 
-def _some(names: Sequence[str]) -> str:
-    """Name the first few."""
+def _name(noun: str, names: Sequence[str]) -> str:
+    """Count things and name the first few, with the verb: `2 brokers (1, 4) are`."""
     shown = ", ".join(names[:_NAMED_MAX])
-    return shown if len(names) <= _NAMED_MAX else f"{shown} and {len(names) - _NAMED_MAX} more"
-
-
-# A line of a terminal.
-_NAMED_MAX = 5
+    more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
+    counted = f"1 {noun}" if len(names) == 1 else f"{len(names)} {noun}s"
+    return f"{counted} ({shown}{more}) {'is' if len(names) == 1 else 'are'}"

@@ -26,7 +26,18 @@ from streaming.offline.explain import (
 from streaming.offline.nearest import NearestResult, choose_nearest
 from streaming.offline.place import PlaceResult, place_streams
 from streaming.offline.plan import PlanOptions, PlanResult, plan_moves
-from streaming.offline.reassignment import Assignments, ReassignmentInvalid, read_reassignment
+from streaming.offline.reassignment import (
+    Assignments,
+    AssignmentsUnfit,
+    ReassignmentInvalid,
+    read_reassignment,
+)
+from streaming.offline.reassignment_files import (
+    ReassignmentFiles,
+    ReassignmentFilesRefused,
+    reassignment_files,
+    refuse_foreign_files,
+)
 from streaming.offline.report import check_body
 from streaming.offline.saved_plan import (
     SavedPlanInvalid,
@@ -35,10 +46,11 @@ from streaming.offline.saved_plan import (
     saved_plan_text,
     verify_plan,
 )
-from streaming.offline.what_if import WhatIf
+from streaming.offline.what_if import WhatIf, assign_document, unlisted_topics
 
 __all__ = [
     "Assignments",
+    "AssignmentsUnfit",
     "CheckOptions",
     "CheckResult",
     "Document",
@@ -51,12 +63,15 @@ __all__ = [
     "PlanOptions",
     "PlanResult",
     "PublishedStream",
+    "ReassignmentFiles",
+    "ReassignmentFilesRefused",
     "ReassignmentInvalid",
     "SavedPlanInvalid",
     "ShardExplanation",
     "StreamExplanation",
     "VerifyResult",
     "WhatIf",
+    "assign_document",
     "check_body",
     "check_cluster",
     "choose_nearest",
@@ -71,7 +86,10 @@ __all__ = [
     "place_streams",
     "plan_moves",
     "read_reassignment",
+    "reassignment_files",
+    "refuse_foreign_files",
     "saved_plan_text",
     "stream_body",
+    "unlisted_topics",
     "verify_plan",
 ]

@@ -106,7 +106,8 @@ class PlanResult:
         return reassignment_json(found)
 
     def reassignments(self) -> list[str]:
-        """Each wave for `kafka-reassign-partitions`. Raises ReassignmentInvalid."""
+        """Each wave for `kafka-reassign-partitions`; one without moves where no waves were asked
+        for. Raises ReassignmentInvalid."""
         plans = [self.plan] if self.waves is None else self.waves.plans
         return [
             reassignment_json(
@@ -114,6 +115,18 @@ class PlanResult:
             )
             for each in plans
         ]
+
+    def net_changes(self) -> dict[tuple[str, int], tuple[tuple[str, ...], tuple[str, ...]]]:
+        """The lists before and after of every shard that the moves together change."""
+        touched, final = self.impact.touched.shards, self.plan.final
+        lists = {
+            (stream, shard): (
+                tuple(touched[f"{stream}/{shard}"]["replicas"]),
+                tuple(final[stream][shard]),
+            )
+            for stream, shard in self.impact.shards
+        }
+        return {key: (before, after) for key, (before, after) in lists.items() if before != after}
 
     def body(self) -> dict[str, Any]:
         """The answer of `plan`."""

@@ -19,6 +19,8 @@ from schemas.limits import ID
 
 _VERSION = 1
 _ANY = "any"
+# What ReassignPartitionsCommand prints above the assignments that it found.
+_CURRENT = "Current partition replica assignment"
 # A broker's number is an int32 on the wire.
 _BROKER_MAX = 2**31 - 1
 
@@ -40,6 +42,10 @@ class ReassignmentInvalid(Exception):
     """A text that is no reassignment, or an arrangement that cannot be one."""
 
 
+class AssignmentsUnfit(Exception):
+    """Assignments that leave out partitions of which nothing is known; the message names them."""
+
+
 def reassignment_json(assignments: Assignments) -> str:
     """The reassignment, by topic and then partition. Raises ReassignmentInvalid for a node that is
     no broker number."""
@@ -56,11 +62,9 @@ def reassignment_json(assignments: Assignments) -> str:
 
 
 def parse_reassignment(text: str) -> dict[tuple[str, int], Listed]:
-    """The assignments that a reassignment says. Raises ReassignmentInvalid."""
-    try:
-        value = orjson.loads(text)
-    except ValueError as error:
-        raise ReassignmentInvalid(f"not JSON: {error}") from error
+    """The assignments that a reassignment says; of all that the tool prints with --generate or
+    --execute those that are current. Raises ReassignmentInvalid."""
+    value = _load(text)
     if not isinstance(value, dict):
         raise ReassignmentInvalid("not an object with 'partitions'")
     version = value.get("version", _VERSION)
@@ -80,6 +84,12 @@ def parse_reassignment(text: str) -> dict[tuple[str, int], Listed]:
     return found
 
 
+def election_json(partitions: Iterable[tuple[str, int]]) -> str:
+    """The partitions as `kafka-leader-election --path-to-json-file` reads them."""
+    rows = [{"topic": topic, "partition": number} for topic, number in sorted(partitions)]
+    return orjson.dumps({"partitions": rows}).decode()
+
+
 def read_reassignment(file: str) -> dict[tuple[str, int], Listed]:
     """`read` of a file. Raises OSError and ReassignmentInvalid."""
     return parse_reassignment(Path(file).read_bytes().decode("utf-8", "replace"))
@@ -93,6 +103,29 @@ def shard_lists(assignments: Assignments) -> dict[str, list[list[str]]]:
         own += [[] for _ in range(partition + 1 - len(own))]
         own[partition] = list(listed.nodes)
     return lists
+
+
+def _load(text: str) -> Any:
+    """The value of the text, or of the JSON below the tool's heading for current assignments."""
+    _, heading, below = text.partition(_CURRENT)
+    lines = [line for line in text.splitlines() if line.lstrip().startswith("{")]
+    if heading:
+        text = next((line for line in below.splitlines() if line.lstrip().startswith("{")), "")
+    try:
+        return orjson.loads(text)
+    except ValueError as error:
+        if len(lines) > 1 and not heading and all(map(_is_json, lines)):
+            message = f"{len(lines)} JSON documents, of which Kafka's tool reads the first and "
+            raise ReassignmentInvalid(f"{message}ignores the others: give one") from error
+        raise ReassignmentInvalid(f"not JSON: {error}") from error
+
+
+def _is_json(text: str) -> bool:
+    try:
+        orjson.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _row(row: Any, place: str) -> tuple[str, int, Listed]:

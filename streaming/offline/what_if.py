@@ -16,7 +16,8 @@ from schemas.cluster import (
     RefusedStream,
 )
 from streaming.offline.check import NoMatchingNode, lost_nodes
-from streaming.offline.reassignment import Assignments, shard_lists
+from streaming.offline.documents import Document
+from streaming.offline.reassignment import Assignments, AssignmentsUnfit, shard_lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class WhatIf:
 
 def apply_what_if(cluster: Cluster, what_if: WhatIf) -> Cluster:
     """The cluster when all that has happened; nodes that lists name and nobody knows are gone ones.
-    Raises NoMatchingNode where a name stands for nothing."""
+    Raises NoMatchingNode where a name stands for nothing, and AssignmentsUnfit."""
     cluster = _assign(cluster, what_if.assignments)
     cluster = _resize(cluster, what_if.factors)
     joined = {node.id: node for node in (*cluster.nodes, *what_if.add)}
@@ -53,6 +54,21 @@ def apply_what_if(cluster: Cluster, what_if: WhatIf) -> Cluster:
     unknown = [n for n in dict.fromkeys(named) if n not in joined]
     gone = [ClusterNode(id=name, status=ClusterNodeStatus.UNREGISTERED) for name in unknown]
     return replace(cluster, nodes=(*nodes, *gone))
+
+
+def assign_document(document: Document, assignments: Assignments) -> Document:
+    """The document with the replicas that the assignments name. Raises AssignmentsUnfit."""
+    if not assignments:
+        return document
+    return replace(
+        document, cluster=apply_what_if(document.cluster, WhatIf(assignments=assignments))
+    )
+
+
+def unlisted_topics(cluster: Cluster, assignments: Assignments) -> list[str]:
+    """The topics of the assignments that the cluster file does not list."""
+    known = {each.stream for each in cluster.streams}
+    return [topic for topic in shard_lists(assignments) if topic not in known]
 
 
 def accepted_streams(cluster: Cluster) -> list[ClusterStream]:
@@ -82,8 +98,11 @@ def _resize(cluster: Cluster, factors: Iterable[tuple[str | None, int]]) -> Clus
 def _assign(cluster: Cluster, assignments: Assignments) -> Cluster:
     """The cluster with the replicas that the assignments name; partitions that they do not name
     keep theirs. A topic that the document does not know is a stream as it stands: its factor is
-    what most of its partitions have."""
+    what most of its partitions have. Raises AssignmentsUnfit."""
     lists = shard_lists(assignments)
+    shards = {each.stream: each.shards for each in accepted_streams(cluster)}
+    for topic, own in lists.items():
+        _refuse_gap(topic, own, shards.get(topic))
     streams = [
         _relist(each, lists.pop(each.stream))
         if isinstance(each, ClusterStream) and each.stream in lists
@@ -91,6 +110,22 @@ def _assign(cluster: Cluster, assignments: Assignments) -> Cluster:
         for each in cluster.streams
     ]
     return replace(cluster, streams=(*streams, *(_infer_stream(*each) for each in lists.items())))
+
+
+def _refuse_gap(topic: str, lists: list[list[str]], known: int | None) -> None:
+    """Raise AssignmentsUnfit where neither the assignments nor the document, which knows the first
+    `known` partitions, tell of a partition."""
+    missing = [n for n, nodes in enumerate(lists) if not nodes and n >= (known or 0)]
+    if missing:
+        named = ", ".join(map(str, missing[:_NAMED_MAX])) + ", …" * (len(missing) > _NAMED_MAX)
+        has = "no such topic" if known is None else f"{known} partitions of it"
+        message = f"the assignments of topic '{topic}' have partition {len(lists) - 1} and lack "
+        message += f"{named}; the cluster file has {has}: name every partition, or import the "
+        raise AssignmentsUnfit(f"{message}topic with placer kafka import")
+
+
+# Of many partitions the first say what is missing.
+_NAMED_MAX = 5
 
 
 def _relist(stream: ClusterStream, lists: list[list[str]]) -> ClusterStream:

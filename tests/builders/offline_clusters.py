@@ -26,10 +26,10 @@ def stream(name, *shards, factor=3, **more):
     return asked | {"replicas": replicas, "policy": policy} | more
 
 
-def run(document, *arguments):
+def run(document, *arguments, command="plan"):
     """The result of the command."""
     text = orjson.dumps(document).decode()
-    result = CliRunner().invoke(app, ["plan", "-", *arguments], input=text)
+    result = CliRunner().invoke(app, [command, "-", *arguments], input=text)
     assert result.exit_code in (0, 1, 2), result.output
     return result
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streaming.cli.documents import File, answer_documents
+from streaming.cli.documents import File, answer_documents, assign, read_assignments
 from streaming.cli.options import (
     FailOn,
     FailOnOption,
@@ -13,6 +13,7 @@ from streaming.cli.options import (
     PluginOption,
     StrictOption,
 )
+from streaming.cli.plan_options import Assigned
 
 if TYPE_CHECKING:
     from streaming.offline import CheckResult
@@ -62,6 +63,7 @@ def check(
             "where rules are broken; and what a plan would move.",
         ),
     ] = False,
+    assignments: Assigned = None,
     output: OutputOption = Output.TEXT,
     fail_on: FailOnOption = None,
     strict: StrictOption = False,
@@ -83,12 +85,13 @@ def check(
         wrong = answer.fixable if fail_on is FailOn.FIXABLE else answer.diagnosis.violations
         return bool(wrong or answer.refused)
 
+    assigned = read_assignments(assignments)
     asked = CheckOptions(tuple(lose or ()), fail, report)
     try:
         answer_documents(
             file,
             output,
-            lambda each: check_cluster(each, asked),
+            lambda each: check_cluster(assign(each, assigned), asked),
             check_body,
             show_check,
             is_failure,

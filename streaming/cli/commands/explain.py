@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streaming.cli.documents import EXIT_DOCUMENT, answer_documents
+from streaming.cli.documents import (
+    EXIT_DOCUMENT,
+    answer_documents,
+    assign,
+    read_assignments,
+)
 from streaming.cli.options import (
     Bootstrap,
     Config,
@@ -21,6 +26,7 @@ from streaming.cli.options import (
     StrictOption,
     load_connection,
 )
+from streaming.cli.plan_options import Assigned
 
 if TYPE_CHECKING:
     from streaming.offline import ExplainOptions, ExplainResult, ShardExplanation, StreamExplanation
@@ -65,6 +71,7 @@ def explain(
     live: Annotated[
         bool, typer.Option("--live", help="Explain the running state instead of a file.")
     ] = False,
+    assignments: Assigned = None,
     output: OutputOption = Output.TEXT,
     fail_on: FailOnOption = None,
     strict: StrictOption = False,
@@ -75,9 +82,9 @@ def explain(
 ) -> None:
     """Explain the placement of a cluster file: the funnel from candidates to the chosen node."""
     if live:
-        if stream is not None or strict or fail_on is not None:
-            message = "--live reads no file: placer explain --live STREAM/SHARD, without --strict "
-            raise typer.BadParameter(f"{message}and --fail-on")
+        if stream is not None or strict or fail_on is not None or assignments is not None:
+            message = "--live reads no file: placer explain --live STREAM/SHARD, without "
+            raise typer.BadParameter(f"{message}--strict, --fail-on and --assignments")
         _explain_live(
             _parse_options(file, node), output, load_connection(config, bootstrap, prefix)
         )
@@ -86,11 +93,11 @@ def explain(
         raise typer.BadParameter("--bootstrap, --prefix and --config need --live")
     from streaming.offline import ExplainResult, explain_streams
 
-    wanted = _parse_options(stream, node)
+    wanted, assigned = _parse_options(stream, node), read_assignments(assignments)
     lost: list[str] = []
 
     def solve(document: Any) -> "ExplainResult":
-        explanation = explain_streams(document, wanted)
+        explanation = explain_streams(assign(document, assigned), wanted)
         if explanation.missing is not None:
             lost.append(explanation.missing)
         return explanation

@@ -5,11 +5,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
+from placement.wording import format_count
 from streaming.cli.documents import (
     EXIT_DOCUMENT,
     File,
     answer_documents,
     check_unknown_fields,
+    note_unlisted,
+    read_assignments,
     read_text,
 )
 from streaming.cli.options import FailOn, FailOnOption, Output, PluginOption, StrictOption
@@ -22,19 +25,23 @@ from streaming.cli.plan_options import (
     Lose,
     MaxMoves,
     MaxMovesPerNode,
+    OutputDir,
     Phase,
     PhaseOption,
     PlanOutput,
     PlanOutputOption,
     Rollback,
     Save,
+    Squash,
     UntilBalanced,
     Verify,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from schemas.cluster import ClusterNode
-    from streaming.offline import Assignments, PlanOptions, PlanResult
+    from streaming.offline import Document, PlanOptions, PlanResult, ReassignmentFiles
 
 
 def register(app: typer.Typer) -> None:
@@ -50,6 +57,8 @@ def register(app: typer.Typer) -> None:
         "[dim]# wave by wave to the end[/dim]\n\n"
         "  placer plan deploy/examples/brokers.yaml --rf 2 --output kafka --rollback back.json "
         "> go.json    [dim]# for kafka-reassign-partitions[/dim]\n\n"
+        "  placer plan deploy/examples/brokers.yaml --drain 2 --until-balanced --output-dir waves"
+        "    [dim]# a file per wave[/dim]\n\n"
         "  placer plan cluster.yaml --save plan.json    "
         "[dim]# and, before it is carried out:[/dim]\n\n"
         "  placer plan cluster.yaml --verify plan.json\n\n"
@@ -72,6 +81,8 @@ def plan(
     assignments: Assigned = None,
     until_balanced: UntilBalanced = False,
     output: PlanOutputOption = PlanOutput.TEXT,
+    output_dir: OutputDir = None,
+    squash: Squash = False,
     rollback: Rollback = None,
     save: Save = None,
     verify: Verify = None,
@@ -84,16 +95,21 @@ def plan(
     if verify is not None:
         other = lose or drain or add or rf or assignments or until_balanced
         bounded = phase is not Phase.ALL or max_moves is not None or max_moves_per_node is not None
-        if other or bounded or rollback or save or expect or fail_on:
+        if other or bounded or rollback or save or expect or fail_on or output_dir or squash:
             message = "the saved plan holds the options it was made with: leave out all others"
             raise typer.BadParameter(message, param_hint="--verify")
         if output is PlanOutput.KAFKA:
             message = "a saved plan is verified in text or json: leave out --output kafka"
             raise typer.BadParameter(message, param_hint="--verify")
         _verify(file, verify, output, strict)
+    if squash:
+        _check_squash(
+            until_balanced,
+            limited=max_moves is not None or max_moves_per_node is not None,
+            written=output is PlanOutput.KAFKA or output_dir is not None,
+        )
     from placement.planning import PlanPhase
-    from streaming.cli.render.plan import show_plan
-    from streaming.offline import PlanOptions, PlanResult, WhatIf, plan_moves
+    from streaming.offline import PlanOptions, WhatIf, plan_moves
 
     def is_failure(answer: "PlanResult") -> bool:
         if fail_on is FailOn.NEVER:
@@ -107,27 +123,39 @@ def plan(
         tuple(drain or ()),
         () if add is None else _read_nodes(add, strict),
         tuple(map(_parse_factor, rf or ())),
-        {} if assignments is None else _read_assignments(assignments),
+        read_assignments(assignments),
     )
     bounds = (max_moves, max_moves_per_node, until_balanced)
     wanted = PlanOptions(PlanPhase(phase), *bounds, what_if)
-    files = _Files(save, rollback, expect, wanted)
-    lines = PlanResult.reassignments if output is PlanOutput.KAFKA else None
-    _answer(
-        file,
-        output,
-        lambda each: files.write(plan_moves(each, wanted)),
-        PlanResult.body,
-        show_plan,
-        is_failure,
-        lines,
-        strict=strict,
-    )
+    files = _Files(save, rollback, output_dir, expect, wanted, squash=squash)
+    if output is PlanOutput.KAFKA and output_dir is None:
+        files.refuse_waves = True
+
+    def solve(document: "Document") -> "PlanResult":
+        note_unlisted(document, what_if.assignments)
+        return files.write(plan_moves(document, wanted))
+
+    lines = files.lines if output is PlanOutput.KAFKA else None
+    _answer(file, output, solve, files.body, files.show, is_failure, lines, strict=strict)
+
+
+def _check_squash(until_balanced: bool, *, limited: bool, written: bool) -> None:
+    """Refuse --squash where it would do nothing, or break a limit."""
+    message = None
+    if not until_balanced:
+        message = "one plan is one wave already: --squash needs --until-balanced"
+    elif limited:
+        message = "a limit holds for each wave, and --squash makes one of all: leave out "
+        message += "--max-moves and --max-moves-per-node, or --squash"
+    elif not written:
+        message = "--squash is for Kafka: add --output kafka or --output-dir DIR"
+    if message is not None:
+        raise typer.BadParameter(message, param_hint="--squash")
 
 
 def _answer(file: str, output: PlanOutput, *parts: Any, strict: bool) -> None:
     """Answer the documents; what a person has named and is not there is a usage error."""
-    from streaming.offline import NoMatchingNode, ReassignmentInvalid
+    from streaming.offline import AssignmentsUnfit, NoMatchingNode, ReassignmentInvalid
 
     form = Output.JSON if output is PlanOutput.JSON else Output.TEXT
     try:
@@ -135,19 +163,30 @@ def _answer(file: str, output: PlanOutput, *parts: Any, strict: bool) -> None:
     except NoMatchingNode as error:
         raise typer.BadParameter(str(error), param_hint="--lose, --drain, --rf") from error
     except ReassignmentInvalid as error:
-        raise typer.BadParameter(str(error), param_hint="--output kafka, --rollback") from error
+        hint = "--output kafka, --output-dir, --rollback"
+        raise typer.BadParameter(str(error), param_hint=hint) from error
+    except AssignmentsUnfit as error:
+        raise typer.BadParameter(str(error), param_hint="--assignments") from error
 
 
 class _Files:
-    """Writes a plan to its files if its impact is the expected one: the saved plan, and Kafka's
-    rollback."""
+    """Writes a plan to its files if its impact is the expected one: the saved plan, the way there
+    for Kafka's tools and the way back. Tells of the plan and of its files."""
 
     def __init__(
-        self, save: Path | None, rollback: Path | None, expect: str | None, wanted: "PlanOptions"
+        self,
+        save: Path | None,
+        rollback: Path | None,
+        directory: Path | None,
+        expect: str | None,
+        wanted: "PlanOptions",
+        *,
+        squash: bool,
     ) -> None:
-        self._save, self._rollback, self._expect = save, rollback, expect
-        self._wanted = wanted
+        self._save, self._rollback, self._directory = save, rollback, directory
+        self._expect, self._wanted, self._squash = expect, wanted, squash
         self._used = False
+        self.refuse_waves = False
 
     def write(self, answer: "PlanResult") -> "PlanResult":
         """Write the files of the plan and return the plan unchanged."""
@@ -158,7 +197,11 @@ class _Files:
             message = f"the plan's impact is {impact}: the cluster or the options have changed; "
             message += "save a plan with --save, and --verify lists what has changed since"
             raise typer.BadParameter(message, param_hint="--expect")
-        texts = {}
+        texts: dict[Path, str] = {}
+        if self.refuse_waves:
+            self._refuse_waves(answer)
+        if self._directory is not None:
+            texts |= self._check_directory(self._directory, answer)
         if self._rollback is not None:
             texts[self._rollback] = answer.present_reassignment() + "\n"
         if self._save is not None:
@@ -167,14 +210,72 @@ class _Files:
             message = (
                 "the cluster file has several documents, one plan can be saved: split the file"
             )
-            raise typer.BadParameter(message, param_hint="--save, --rollback")
+            raise typer.BadParameter(message, param_hint="--save, --rollback, --output-dir")
         self._used = True
         for path, text in texts.items():
             try:
+                if path.parent == self._directory:
+                    path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text, encoding="utf-8")
             except OSError as error:
                 raise typer.BadParameter(f"{path}: {error.strerror}") from error
         return answer
+
+    def body(self, answer: "PlanResult") -> dict[str, Any]:
+        """The answer as JSON, with the files for Kafka where they are written."""
+        told = {} if self._directory is None else {"kafka": self._for_kafka(answer).body()}
+        return answer.body() | told
+
+    def show(self, console: Any, answer: "PlanResult") -> None:
+        """Print the plan, and how its files for Kafka are carried out."""
+        from streaming.cli.render.plan import show_plan, show_reassignment
+
+        show_plan(console, answer)
+        if self._directory is not None:
+            show_reassignment(console, self._for_kafka(answer))
+
+    def lines(self, answer: "PlanResult") -> "Iterator[str]":
+        """Write the plan as Kafka's tool reads it, or how its files are carried out."""
+        files = self._for_kafka(answer)
+        if self._directory is not None:
+            yield from files.commands()
+            return
+        yield from files.waves if self._squash else answer.reassignments()
+        if files.elections:
+            many = format_count(len(files.elections), "partition gets", "partitions get")
+            typer.echo(
+                f"note: {many} another preferred leader, which leads only after an election: when "
+                "the reassignment is complete, run kafka-leader-election --election-type preferred "
+                "(--output-dir writes the file for it)",
+                err=True,
+            )
+
+    def _for_kafka(self, answer: "PlanResult") -> "ReassignmentFiles":
+        from streaming.offline import reassignment_files
+
+        return reassignment_files(answer, self._directory, squash=self._squash)
+
+    def _refuse_waves(self, answer: "PlanResult") -> None:
+        count = 0 if answer.waves is None else len(answer.waves.plans)
+        if count > 1 and not self._squash:
+            message = f"the plan has {count} waves, a JSON document each, and "
+            message += "kafka-reassign-partitions silently ignores all but the first of a file: "
+            message += "write a file per wave with --output-dir DIR, or the net change of all "
+            message += "with --squash"
+            raise typer.BadParameter(message, param_hint="--output kafka")
+
+    def _check_directory(self, directory: Path, answer: "PlanResult") -> dict[Path, str]:
+        """The texts for the directory, in which no others may lie."""
+        from streaming.offline import ReassignmentFilesRefused, refuse_foreign_files
+
+        try:
+            # A second document's files would not be an earlier plan's.
+            if not self._used:
+                refuse_foreign_files(directory)
+        except (OSError, ReassignmentFilesRefused) as error:
+            said = f"{directory}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            raise typer.BadParameter(said, param_hint="--output-dir") from error
+        return self._for_kafka(answer).texts()
 
 
 def _verify(file: str, plan_file: str, output: PlanOutput, strict: bool) -> NoReturn:
@@ -206,16 +307,6 @@ def _parse_factor(text: str) -> tuple[str | None, int]:
         message = f"'{text}' is neither a number nor STREAM=NUMBER"
         raise typer.BadParameter(message, param_hint="--rf")
     return name or None, int(number)
-
-
-def _read_assignments(file: str) -> "Assignments":
-    from streaming.offline import ReassignmentInvalid, read_reassignment
-
-    try:
-        return read_reassignment(file)
-    except (OSError, ReassignmentInvalid) as error:
-        said = error.strerror if isinstance(error, OSError) else error
-        raise typer.BadParameter(f"{file}: {said}", param_hint="--assignments") from error
 
 
 def _read_nodes(file: str, strict: bool) -> tuple["ClusterNode", ...]:

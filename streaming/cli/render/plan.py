@@ -7,7 +7,7 @@ from placement.wording import format_count
 from streaming.cli.render.console import Paragraph, Table
 
 if TYPE_CHECKING:
-    from streaming.offline import PlanResult, VerifyResult
+    from streaming.offline import PlanResult, ReassignmentFiles, VerifyResult
     from streaming.requests import Rehearsal
 
 # A person looks at the first moves; programs take --output json.
@@ -56,6 +56,25 @@ def show_plan(console: Any, answer: "PlanResult") -> None:
     if len(unfixable) > _MOVES_SHOWN_MAX:
         left = format_count(len(unfixable) - _MOVES_SHOWN_MAX, "more violation")
         console.print(f"  … and {left}: --output json", style="dim")
+
+
+def show_reassignment(console: Any, files: "ReassignmentFiles") -> None:
+    """Print the commands that carry the files of a plan out with Kafka's tools."""
+    if not files.waves:
+        return
+    waves = "the net change of all waves" if files.squashed else "a wave"
+    copies = format_count(files.copies, "copy", "copies")
+    console.print()
+    text = f"With Kafka's tools, {copies} in all; each file of --execute is {waves} and has to be "
+    console.print(Paragraph(f"{text}complete, says --verify, before the next command:"))
+    for command in files.commands():
+        console.print(f"  {command}", markup=False, highlight=False, soft_wrap=True)
+    if files.elections:
+        many = format_count(len(files.elections), "partition", "partitions")
+        text = f"The last command makes the preferred leaders of {many} lead: a reassignment sets "
+        console.print(
+            Paragraph(f"{text}the order of replicas, and only an election changes who leads.")
+        )
 
 
 def show_verification(console: Any, answer: "VerifyResult") -> None:

@@ -155,14 +155,183 @@ def test_a_topic_keeps_the_factor_that_the_cluster_file_gives(tmp_path):
     assert len(after.nodes) == 3
 
 
-def test_every_wave_is_a_line(tmp_path):
+@pytest.fixture
+def unhealthy(tmp_path):
+    """A document with a dead broker, and the options that plan for its four partitions."""
     rows = [{"topic": "t", "partition": n, "replicas": [0, 1, 2]} for n in range(4)]
-    (tmp_path / "now.json").write_text(orjson.dumps({"partitions": rows}).decode())
-    document, limit = brokers(b1="dead"), ("--until-balanced", "--max-moves", "2")
-    result = run(document, "--assignments", str(tmp_path / "now.json"), "--output", "kafka", *limit)
-    lines = result.stdout.splitlines()
-    assert len(lines) > 2
-    assert all(len(parse_reassignment(line)) <= 2 for line in lines[:2])
+    now = tmp_path / "now.json"
+    now.write_text(orjson.dumps({"partitions": rows}).decode())
+    return brokers(b1="dead"), ("--assignments", str(now), "--until-balanced")
+
+
+def test_every_wave_is_a_file(tmp_path, unhealthy):
+    document, options = unhealthy
+    waves = tmp_path / "new" / "waves"
+    result = run(document, *options, "--max-moves", "2", "--output-dir", str(waves))
+    assert result.exit_code == 0, result.output
+    found = sorted(waves.glob("wave-*.json"))
+    assert len(found) > 2
+    assert all(len(parse_reassignment(each.read_text())) <= 2 for each in found[:2])
+    said = " ".join(result.stdout.split())
+    for each in found:
+        assert f"--reassignment-json-file {each} --execute" in said
+    assert f"--path-to-json-file {waves / 'leader-election.json'}" in said
+
+
+def test_waves_after_one_another_lead_to_the_end(tmp_path, unhealthy):
+    """Each file states whole lists: what the last one names of a partition is what stays."""
+    document, options = unhealthy
+    waves, net = tmp_path / "waves", tmp_path / "net"
+    whole = orjson.loads(run(document, *options, "--output", "json").stdout)["final"]["replicas"]
+    run(document, *options, "--output-dir", str(waves))
+    told = run(document, *options, "--squash", "--output", "json", "--output-dir", str(net))
+    then = {}
+    for each in sorted(waves.glob("wave-*.json")):
+        then |= parse_reassignment(each.read_text())
+    squashed = parse_reassignment((net / "wave-1.json").read_text())
+    assert {key: listed.nodes for key, listed in then.items()} == {
+        ("t", n): tuple(nodes) for n, nodes in enumerate(whole["t"]) if ("t", n) in then
+    }
+    before = ("0", "1", "2")
+    assert squashed == {key: listed for key, listed in then.items() if listed.nodes != before}
+    kafka = orjson.loads(told.stdout)["kafka"]
+    copies = sum(len({*listed.nodes} - {*before}) for listed in squashed.values())
+    elections = [key for key, listed in squashed.items() if listed.nodes[0] != "0"]
+    assert (kafka["squashed"], kafka["copies"]) == (True, copies)
+    assert [(each["stream"], each["shard"]) for each in kafka["elections"]] == sorted(elections)
+    election = orjson.loads((net / "leader-election.json").read_text())["partitions"]
+    assert [(each["topic"], each["partition"]) for each in election] == sorted(elections)
+    assert elections
+    assert kafka["files"] == [str(net / "wave-1.json"), str(net / "leader-election.json")]
+
+
+def test_several_waves_are_not_written_where_kafkas_tool_reads_one(tmp_path, unhealthy):
+    document, options = unhealthy
+    back = tmp_path / "back.json"
+    result = run(
+        document, *options, "--max-moves", "2", "--output", "kafka", "--rollback", str(back)
+    )
+    assert (result.exit_code, result.stdout, back.exists()) == (2, "", False)
+    said = " ".join(result.stderr.replace("│", "").split())
+    assert "kafka-reassign-partitions silently ignores all but the first of a file" in said
+    squashed = run(document, *options, "--squash", "--output", "kafka")
+    assert len(parse_reassignment(squashed.stdout)) > 2
+    assert "kafka-leader-election --election-type preferred" in squashed.stderr
+
+
+def test_files_of_an_earlier_plan_are_not_mixed_with_others(tmp_path, unhealthy):
+    document, options = unhealthy
+    waves = tmp_path / "waves"
+    assert run(document, *options, "--output-dir", str(waves)).exit_code == 0
+    (waves / "wave-1.json").write_text("kept")
+    again = run(document, *options, "--output-dir", str(waves))
+    assert (again.exit_code, again.stdout) == (2, "")
+    assert "is of an earlier plan" in " ".join(again.stderr.replace("│", "").split())
+    assert (waves / "wave-1.json").read_text() == "kept"
+
+
+def test_a_plan_without_moves_writes_no_file(tmp_path):
+    waves = tmp_path / "waves"
+    result = run(brokers(), "--output-dir", str(waves), "--output", "json")
+    assert orjson.loads(result.stdout)["kafka"] == {
+        "files": [],
+        "squashed": False,
+        "copies": 0,
+        "elections": [],
+        "commands": [],
+    }
+    assert not waves.exists()
+
+
+# As ReassignPartitionsCommand prints with --generate.
+GENERATED = f"""Current partition replica assignment
+{KAFKA}
+
+Proposed partition reassignment configuration
+{PRESENT}
+"""
+# And with --execute.
+EXECUTED = f"""Current partition replica assignment
+
+{KAFKA}
+
+Save this to use as the --reassignment-json-file option during rollback
+Successfully started partition reassignment for foo-1
+"""
+
+
+@pytest.mark.parametrize("printed", [GENERATED, EXECUTED])
+def test_what_the_tool_prints_is_read_as_it_comes(printed):
+    assert parse_reassignment(printed) == parse_reassignment(KAFKA)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (f"{KAFKA}\n{PRESENT}\n", "2 JSON documents, of which Kafka's tool reads the first"),
+        ("Current partition replica assignment\n", "not JSON"),
+        (f"{KAFKA}\n{{", "not JSON"),
+    ],
+)
+def test_what_is_more_or_less_than_one_document_is_refused(text, says):
+    with pytest.raises(ReassignmentInvalid, match=says):
+        parse_reassignment(text)
+
+
+def assigned(tmp_path, *rows):
+    """The options that name such partitions: topic, number, brokers."""
+    rows = [{"topic": t, "partition": n, "replicas": list(nodes)} for t, n, *nodes in rows]
+    path = tmp_path / "assigned.json"
+    path.write_text(orjson.dumps({"partitions": rows}).decode())
+    return "--assignments", str(path)
+
+
+@pytest.mark.parametrize("command", ["check", "plan", "explain"])
+def test_assignments_outrank_the_file(tmp_path, command):
+    document = brokers()
+    rules = {"strategy": "spread", "rules": [{"at_most": 1, "per": "rack"}]}
+    stream = {"stream": "t", "shards": 2, "replication_factor": 2, "policy": rules}
+    document["streams"] = [stream | {"replicas": [["0", "1"], ["1", "2"]]}]
+    given = assigned(tmp_path, ("t", 1, 0, 3))
+    before, after = (
+        orjson.loads(run(document, *each, "--output", "json", command=command).stdout)
+        for each in ((), given)
+    )
+    assert before != after
+    if command == "check":
+        assert before["violations"] == []
+        assert {(each["stream"], each["shard"]) for each in after["violations"]} == {("t", 1)}
+    elif command == "plan":
+        assert {(each["stream"], each["shard"]) for each in after["moves"]} == {("t", 1)}
+
+
+@pytest.mark.parametrize("command", ["check", "plan", "explain"])
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([("new", 2, 0, 1)], "topic 'new' have partition 2 and lack 0, 1; the cluster file has no"),
+        ([("t", 3, 0, 1)], "topic 't' have partition 3 and lack 2; the cluster file has 2 part"),
+    ],
+)
+def test_a_gap_in_the_partitions_is_told(tmp_path, command, rows, says):
+    document = brokers()
+    document["streams"] = [{"stream": "t", "shards": 2, "replication_factor": 2}]
+    result = run(document, *assigned(tmp_path, *rows), command=command)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert says in " ".join(result.stderr.replace("│", "").split())
+
+
+@pytest.mark.parametrize("command", ["check", "plan", "explain"])
+def test_a_topic_that_the_cluster_file_does_not_list_is_named(tmp_path, command):
+    document = brokers()
+    given = assigned(tmp_path, ("new", 0, 0, 1))
+    assert run(document, *given, command=command).stderr == ""
+    document["streams"] = [{"stream": "t", "shards": 1, "replication_factor": 1}]
+    document["streams"][0]["replicas"] = [["0"]]
+    result = run(document, *given, command=command)
+    assert result.exit_code == 0
+    assert "that the cluster file does not list" in result.stderr
+    assert result.stderr.endswith("partitions: new\n")
 
 
 def test_what_cannot_be_written_is_told(tmp_path):
