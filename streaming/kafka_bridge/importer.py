@@ -82,9 +82,8 @@ def import_cluster(snapshot: Snapshot, options: ImportOptions) -> ImportedCluste
     topics = [topic for _, topic in sorted(snapshot.topics.items()) if _is_wanted(topic, options)]
     for each in options.policies:
         if not any(each.pattern.fullmatch(topic.name) for topic in topics):
-            among = f"{len(topics)} topics that are imported" if topics else "topics: none is there"
             message = f"pattern '{each.pattern.pattern}' matches the whole name of none of the "
-            raise PolicyUnreadable(message + among)
+            raise PolicyUnreadable(f"{message}topics that are imported, which are {len(topics)}")
     racks = any(broker.rack for broker in snapshot.brokers.values())
     used = {broker for topic in topics for each in topic.partitions for broker in each.replicas}
     gone = sorted(used - snapshot.brokers.keys())

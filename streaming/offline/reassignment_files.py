@@ -51,8 +51,8 @@ class ReassignmentFiles:
             if path.name == ELECTION_FILE:
                 yield f"{_ELECT} --path-to-json-file {path}"
             else:
-                yield f"{_REASSIGN} --reassignment-json-file {path} --execute"
-                yield f"{_REASSIGN} --reassignment-json-file {path} --verify"
+                yield f"{_REASSIGN} --execute --reassignment-json-file {path}"
+                yield f"{_REASSIGN} --verify --reassignment-json-file {path}"
 
     def body(self) -> dict[str, Any]:
         """The part `kafka` of the answer of `plan`."""

@@ -174,10 +174,10 @@ def import_(
         fenced_is_dead=brokers.fenced_is_dead,
     )
     found = _import(settings.kafka.bootstrap_servers, settings.kafka.options, wanted)
+    refused = _find_refused(found.body)
     _print(found.body, output)
     for note in found.notes:
         typer.echo(f"note: {note}", err=True)
-    refused = _find_refused(found.body)
     for sentence in refused:
         typer.secho(sentence, fg=typer.colors.RED, err=True)
     if refused:

@@ -68,7 +68,9 @@ def show_reassignment(console: Any, files: "ReassignmentFiles") -> None:
     text = f"With Kafka's tools, {copies} in all; each file of --execute is {waves} and has to be "
     console.print(Paragraph(f"{text}complete, says --verify, before the next command:"))
     for command in files.commands():
-        console.print(f"  {command}", markup=False, highlight=False, soft_wrap=True)
+        tool, _, file = command.rpartition(" --")
+        lines = f"  {tool} \\\n    --{file}"
+        console.print(lines, markup=False, highlight=False, soft_wrap=True)
     if files.elections:
         many = format_count(len(files.elections), "partition", "partitions")
         text = f"The last command makes the preferred leaders of {many} lead: a reassignment sets "

@@ -8,7 +8,10 @@ import os
 import shlex
 import time
 from collections.abc import Iterator
+from contextlib import chdir
 from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from rich.cells import cell_len
@@ -25,8 +28,11 @@ from streaming.cli.render.console import text_console
 from streaming.cli.render.describe import DescribeScreen, node_lines, shard_lines
 from streaming.cli.render.record import TextPrinter
 from streaming.cli.render.status import StatusScreen
+from streaming.kafka_bridge import ImportOptions, Observer, import_cluster
 from streaming.live import LISTINGS, describe_node, describe_shard, preview_rebalance, read_status
+from streaming.offline import cluster_text
 from streaming.replay import NodeTimeline, ShardTimeline
+from tests.builders.kafka_cluster import SimulatedKafka
 from tests.builders.screens import World, rendered
 from tests.documentation.console_blocks import ROOT, Step, hold, steps
 from tests.stories.datadriven import parse_command
@@ -102,6 +108,8 @@ def live(world: World, step: Step) -> str | None:
         return rendered(table, step.columns)
     if name in ("describe", "history"):
         return rendered(inspected(world, name, *options), step.columns)
+    if name == "kafka" or options[:1] == ["cluster.yaml"]:
+        return of_kafka(step)
     if name == "watch" and not options:
         return watched(world, step.columns)
     if (name, *options[:1]) == ("stream", "create"):
@@ -150,6 +158,20 @@ def watched(world: World, columns: int | None) -> str:
     )
     printer.close()
     return written.getvalue()
+
+
+def of_kafka(step: Step) -> str:
+    """What is shown of a small cluster, one broker of which is gone, where it is imported."""
+    kafka = SimulatedKafka({1: "us east 1a", 2: "us east 1b", 3: "us east 1c", 4: "us east 1c"})
+    lists = [(1, 2, 3), (2, 4, 1), (3, 1, 2)]
+    kafka.create("orders", lists, size=52_428_800, min_insync_replicas="2")
+    kafka.fence(3)
+    body = import_cluster(Observer(kafka).look(0), ImportOptions(fenced_is_dead=True)).body
+    if step.command.startswith("placer kafka import"):
+        return cluster_text(body)
+    with TemporaryDirectory() as directory, chdir(directory):
+        Path("cluster.yaml").write_text(cluster_text(body))
+        return on_a_terminal(step)
 
 
 def on_a_terminal(step: Step) -> str:

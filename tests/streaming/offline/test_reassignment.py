@@ -174,7 +174,7 @@ def test_every_wave_is_a_file(tmp_path, unhealthy):
     assert all(len(parse_reassignment(each.read_text())) <= 2 for each in found[:2])
     said = " ".join(result.stdout.split())
     for each in found:
-        assert f"--reassignment-json-file {each} --execute" in said
+        assert f"--execute \\ --reassignment-json-file {each}" in said
     assert f"--path-to-json-file {waves / 'leader-election.json'}" in said
 
 
