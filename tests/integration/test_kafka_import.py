@@ -8,6 +8,7 @@ into one rack by hand, each wave's file handed to the controller as Kafka's tool
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -64,7 +65,7 @@ def live(cluster: Cluster) -> set[int]:
     return {*admin.list_topics(timeout=10).brokers}
 
 
-def imported(cluster: Cluster, file: Path, *options: str) -> tuple[dict, str]:
+def imported(cluster: Cluster, file: Path, *options: str) -> tuple[dict[str, Any], str]:
     """The cluster file as a value, and the notes."""
     words = ["kafka", "import", "--bootstrap", cluster.bootstrap, "--no-internal", *options]
     result = CliRunner().invoke(app, words)
@@ -73,7 +74,7 @@ def imported(cluster: Cluster, file: Path, *options: str) -> tuple[dict, str]:
     return yaml.safe_load(result.stdout), result.stderr
 
 
-def placer(*words: str) -> tuple[int, dict]:
+def placer(*words: str) -> tuple[int, dict[str, Any]]:
     result = CliRunner().invoke(app, [*words, "--output", "json"])
     return result.exit_code, orjson.loads(result.stdout)
 

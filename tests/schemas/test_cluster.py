@@ -152,7 +152,10 @@ def test_a_document_that_contains_itself_is_refused():
 @pytest.mark.parametrize("sizes", [None, [0, 2**40]])
 def test_sizes_of_shards_are_carried_along(sizes):
     stream = {"stream": "a", "shards": 2, "replication_factor": 1, "shard_bytes": sizes}
-    (read,) = parse_cluster({"nodes": [], "streams": [stream]}).streams
+    cluster = parse_cluster({"nodes": [], "streams": [stream]})
+    assert isinstance(cluster, Cluster)
+    (read,) = cluster.streams
+    assert isinstance(read, ClusterStream)
     assert read.shard_bytes == (None if sizes is None else tuple(sizes))
 
 
@@ -166,6 +169,8 @@ def test_sizes_of_shards_are_carried_along(sizes):
 )
 def test_sizes_of_shards_are_one_each(sizes, sentence):
     stream = {"stream": "a", "shards": 2, "replication_factor": 1, "shard_bytes": sizes}
-    (read,) = parse_cluster({"nodes": [], "streams": [stream]}).streams
+    cluster = parse_cluster({"nodes": [], "streams": [stream]})
+    assert isinstance(cluster, Cluster)
+    (read,) = cluster.streams
     assert isinstance(read, RefusedStream)
     assert sentence in read.message
