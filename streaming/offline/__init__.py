@@ -40,6 +40,7 @@ from streaming.offline.reassignment_files import (
 )
 from streaming.offline.report import check_body
 from streaming.offline.saved_plan import (
+    SavedPlan,
     SavedPlanInvalid,
     VerifyResult,
     load_plan,
@@ -66,6 +67,7 @@ __all__ = [
     "ReassignmentFiles",
     "ReassignmentFilesRefused",
     "ReassignmentInvalid",
+    "SavedPlan",
     "SavedPlanInvalid",
     "ShardExplanation",
     "StreamExplanation",

@@ -105,14 +105,11 @@ class PlanResult:
             found[stream, shard] = given if given and given.nodes == nodes else Listed(nodes)
         return reassignment_json(found)
 
-    def reassignments(self) -> list[str]:
-        """Each wave for `kafka-reassign-partitions`; one without moves where no waves were asked
-        for. Raises ReassignmentInvalid."""
+    def wave_lists(self) -> list[dict[tuple[str, int], Sequence[str]]]:
+        """The lists that each wave leaves, by stream and shard, of the shards that it changes."""
         plans = [self.plan] if self.waves is None else self.waves.plans
         return [
-            reassignment_json(
-                {(m.stream, m.shard): Listed(each.final[m.stream][m.shard]) for m in each.moves}
-            )
+            {(m.stream, m.shard): each.final[m.stream][m.shard] for m in each.moves}
             for each in plans
         ]
 
@@ -127,6 +124,14 @@ class PlanResult:
             for stream, shard in self.impact.shards
         }
         return {key: (before, after) for key, (before, after) in lists.items() if before != after}
+
+    def reassignments(self) -> list[str]:
+        """Each wave for `kafka-reassign-partitions`; one without moves where no waves were asked
+        for. Raises ReassignmentInvalid."""
+        return [
+            reassignment_json({key: Listed(tuple(nodes)) for key, nodes in each.items()})
+            for each in self.wave_lists()
+        ]
 
     def body(self) -> dict[str, Any]:
         """The answer of `plan`."""

@@ -1,10 +1,12 @@
 """Keeps a plan in a file for approval and refuses it where the cluster has changed.
 
-The file holds what was asked, the moves, what they rest on, and the hash over both.
+The file holds what was asked, the moves, what they rest on, the hash over both, and the lists that
+each wave leaves, which `placer kafka apply` carries out.
 Cruise Control's second step, in contrast, carries out the approved plan on any cluster.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -34,13 +36,18 @@ class SavedPlanInvalid(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SavedPlan:
-    """Holds a plan's hypothetical changes, its moves in JSON, and the state that they depend on."""
+    """Holds a plan's hypothetical changes, its moves in JSON, and the state that they depend on.
+
+    `waves`: the lists of node ids after each wave, by stream and shard, of the shards that the wave
+    changes; None in a file of a version that did not write them.
+    """
 
     hash: str
     what_if: WhatIf
     moves: tuple[PlannedMove, ...]
     bodies: tuple[dict[str, Any], ...]
     touched: Touched
+    waves: tuple[Mapping[tuple[str, int], tuple[str, ...]], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +94,7 @@ def saved_plan_text(planned: PlanResult, wanted: PlanOptions) -> str:
         "asked": asked,
         "moves": [move_body(move) for move in planned.plan.moves],
         "touched": {each.name: getattr(found.touched, each.name) for each in fields(Touched)},
+        "waves": [_wave_body(each) for each in planned.wave_lists()],
     }
     return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n"
 
@@ -106,6 +114,7 @@ def load_plan(file: str) -> SavedPlan:
             moves=tuple(map(_move, value["moves"])),
             bodies=tuple(value["moves"]),
             touched=Touched(**{each.name: value["touched"][each.name] for each in fields(Touched)}),
+            waves=_waves(value["waves"]) if "waves" in value else None,
         )
         found = impact_hash(saved.moves, saved.touched)
     except (KeyError, TypeError, AttributeError) as error:
@@ -116,6 +125,7 @@ def load_plan(file: str) -> SavedPlan:
         raise SavedPlanInvalid(f"not a plan that --save has written: {error}") from error
     if found != saved.hash:
         raise SavedPlanInvalid(f"its moves have the hash {found}, it says {saved.hash}")
+    _refuse_other_waves(saved)
     return saved
 
 
@@ -125,6 +135,37 @@ def verify_plan(document: Document, saved: SavedPlan) -> VerifyResult:
     cluster, check = check_what_if(document, saved.what_if)
     now = impact_of(check, cluster, saved.moves).touched
     return VerifyResult(document, saved, find_differences(saved.touched, now))
+
+
+def _wave_body(lists: Mapping[tuple[str, int], Sequence[str]]) -> list[dict[str, Any]]:
+    return [
+        {"stream": stream, "shard": shard, "replicas": nodes}
+        for (stream, shard), nodes in lists.items()
+    ]
+
+
+def _waves(told: Sequence[Any]) -> tuple[dict[tuple[str, int], tuple[str, ...]], ...]:
+    return tuple(
+        {(row["stream"], row["shard"]): tuple(row["replicas"]) for row in wave} for wave in told
+    )
+
+
+def _refuse_other_waves(saved: SavedPlan) -> None:
+    """Raise SavedPlanInvalid where the last lists of a shard do not hold the nodes that the moves,
+    which the hash covers, leave there."""
+    if saved.waves is None:
+        return
+    held: dict[tuple[str, int], Counter[str]] = {}
+    for move in saved.moves:
+        before = saved.touched.shards[f"{move.stream}/{move.shard}"]["replicas"]
+        nodes = held.setdefault((move.stream, move.shard), Counter(before))
+        nodes.update([move.add] if move.add else [])
+        nodes.subtract([move.remove] if move.remove else [])
+    last = {key: nodes for wave in saved.waves for key, nodes in wave.items()}
+    for stream, shard in sorted(held.keys() | last.keys()):
+        wanted, listed = held.get((stream, shard)), last.get((stream, shard))
+        if wanted is None or listed is None or +wanted != Counter(listed):
+            raise SavedPlanInvalid(f"its waves do not do what its moves do to {stream}/{shard}")
 
 
 def _what_if(asked: Mapping[str, Any]) -> WhatIf:
