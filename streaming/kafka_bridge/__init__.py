@@ -6,7 +6,10 @@ functions of a `Snapshot`.
 """
 
 from streaming.kafka_bridge.admin_client import ClusterAdmin, KafkaAdmin
+from streaming.kafka_bridge.apply import ApplyRefused, Executor, Outcome, Surroundings
+from streaming.kafka_bridge.copying import Progress, copied_bytes, seconds_left
 from streaming.kafka_bridge.importer import (
+    RACK_TAG,
     ImportedCluster,
     ImportOptions,
     PolicyUnreadable,
@@ -15,26 +18,54 @@ from streaming.kafka_bridge.importer import (
     import_cluster,
     parse_policy,
     read_policy,
+    replication_factor,
 )
+from streaming.kafka_bridge.journal import Direction, Journal, JournalFile
 from streaming.kafka_bridge.observer import Observer
 from streaming.kafka_bridge.snapshot import Broker, Disk, Partition, Snapshot, Throttles, Topic
+from streaming.kafka_bridge.waves import (
+    Change,
+    ReassignmentPlan,
+    Standing,
+    Wave,
+    name_partition,
+    sort_wave,
+)
 
 __all__ = [
+    "RACK_TAG",
+    "ApplyRefused",
     "Broker",
+    "Change",
     "ClusterAdmin",
+    "Direction",
     "Disk",
+    "Executor",
     "ImportOptions",
     "ImportedCluster",
+    "Journal",
+    "JournalFile",
     "KafkaAdmin",
     "Observer",
+    "Outcome",
     "Partition",
     "PolicyUnreadable",
+    "Progress",
     "RackUnreadable",
+    "ReassignmentPlan",
     "Snapshot",
+    "Standing",
+    "Surroundings",
     "Throttles",
     "Topic",
     "TopicPolicy",
+    "Wave",
+    "copied_bytes",
     "import_cluster",
+    "name_partition",
     "parse_policy",
     "read_policy",
+    "replication_factor",
+    "seconds_left",
+    "sort_wave",
 ]

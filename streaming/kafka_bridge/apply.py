@@ -29,8 +29,8 @@ from streaming.kafka_bridge.throttling import (
 )
 from streaming.kafka_bridge.waves import (
     ReassignmentPlan,
-    Wave,
     Standing,
+    Wave,
     find_foreign_reassignments,
     find_partition,
     find_strangers,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from streaming.kafka_bridge.admin_client import DescribedLogs, PartitionId
-from streaming.kafka_bridge.waves import Wave, Standing
+from streaming.kafka_bridge.waves import Standing, Wave
 
 Sizes = Mapping[PartitionId, int]
 """The bytes of one replica, by partition."""

@@ -10,6 +10,7 @@ from streaming.offline.check import (
     NoMatchingNode,
     check_cluster,
     health_body,
+    lost_nodes,
 )
 from streaming.offline.cluster_file import cluster_body, cluster_text, flow_text
 from streaming.offline.documents import Document, DocumentFault, parse_documents
@@ -83,6 +84,7 @@ __all__ = [
     "flow_text",
     "health_body",
     "load_plan",
+    "lost_nodes",
     "move_body",
     "parse_documents",
     "place_streams",

@@ -1,7 +1,4 @@
-"""`placer kafka …`: a Kafka cluster as the system whose replicas are placed.
-
-`import` writes it as a cluster file for the offline commands.
-"""
+"""`placer kafka import`: a running cluster as a cluster file for the offline commands."""
 
 import re
 import time
@@ -12,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from placement.wording import format_count
+from streaming.cli.commands.kafka.group import app
 from streaming.cli.options import (
     Bootstrap,
     Config,
@@ -29,18 +27,6 @@ if TYPE_CHECKING:
 
 # A stream that is refused, as in `check` and `plan`.
 EXIT_REFUSED = 1
-
-app = typer.Typer(
-    name="kafka",
-    help="Import a Kafka cluster for check, plan and explain.",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-)
-
-
-@app.callback()
-def _group() -> None:
-    """Keep `kafka` a group while it has one command."""
 
 
 @dataclass(frozen=True, slots=True)
