@@ -37,7 +37,6 @@ from streaming.kafka_bridge.waves import (
     name_partition,
     name_some,
     sort_wave,
-    way_back,
 )
 
 # Copies take seconds at least; a look at 2,279 partitions took a quarter of a second.
@@ -102,7 +101,7 @@ class Executor:
         self._observer = Observer(admin)
         self._sizes: Sizes = {}
         self._failures: dict[PartitionId, str] = {}
-        self._kept_running: set[PartitionId] = set()
+        self._refused: set[PartitionId] = set()
 
     def begins_anew(self, direction: Direction) -> bool:
         """Whether the cluster has to be as it was planned on, since nothing was begun. Raises
@@ -127,7 +126,7 @@ class Executor:
         """
         seen, journal = self.check(direction)
         self._sizes = {key: seen.size_of(*key) or 0 for key in self._plan.partitions()}
-        self._failures, self._kept_running = {}, set()
+        self._failures, self._refused = {}, set()
         self._store.save(journal)
         journal, stopped = self._carry_out_all(journal)
         outcome = Outcome(dict(self._failures), stopped=stopped)
@@ -212,20 +211,19 @@ class Executor:
         wave = self._plan.wave(journal.wave, journal.direction)
         standing = sort_wave(wave, seen, journal.uids)
         self._note_failures(standing)
-        called_off = [*standing.stuck]
-        if self._around.is_stopping():
-            called_off += standing.running
-        called_off = [key for key in called_off if key not in self._kept_running]
-        self._call_off(wave, called_off, seen)
-        wanted = [key for key in standing.startable if key not in self._failures]
-        if self._around.is_stopping():
-            wanted = []
+        stopping = self._around.is_stopping()
+        called_off = {*standing.stuck, *(standing.running if stopping else ())}
+        cancelled = {*called_off, *standing.superseded} - self._refused
+        self._cancel(sorted(cancelled))
+        wanted = [] if stopping else [k for k in standing.startable if k not in self._failures]
         if wanted:
             journal = self._throttle(journal, standing, wanted, seen)
             self._alter({key: wave[key].after for key in wanted})
+        restored = {*standing.disordered} - {*wanted} - self._refused
+        self._restore({key: wave[key].before for key in sorted(restored)})
         self._show(journal, wave, standing, seen)
-        waited_for = {*called_off, *wanted, *standing.running} - self._kept_running
-        return journal, not waited_for
+        running = {*standing.running} - self._refused
+        return journal, not (cancelled or wanted or restored or running)
 
     def _note_failures(self, standing: Standing) -> None:
         for key, why in {**standing.stuck, **standing.hindered}.items():
@@ -233,20 +231,29 @@ class Executor:
                 self._around.tell(f"{name_partition(key)} is not moved: {why}")
             self._failures.setdefault(key, why)
 
-    def _call_off(self, wave: Wave, keys: list[PartitionId], seen: Snapshot) -> None:
-        """Give partitions back the list that they had before the wave."""
+    def _cancel(self, keys: list[PartitionId]) -> None:
+        """Cancel reassignments; the replicas that they added are gone then.
+
+        To state the old list instead leaves a reassignment that never ends.
+        """
         if not keys:
             return
-        self._around.tell(f"calling off the copies of {name_some(keys)}")
-        found = {key: find_partition(seen, key, {}) for key in keys}
-        targets = {key: way_back(wave[key], p, seen) for key, p in found.items() if p is not None}
-        refused = self._admin.alter_reassignments(targets)
-        for key, error in refused.items():
+        self._around.tell(f"cancelling the reassignment of {name_some(keys)}")
+        for key, error in self._admin.alter_reassignments(dict.fromkeys(keys)).items():
             # It may have ended since the look.
             if error not in (None, "NoReassignmentInProgress", "UnknownTopicOrPartition"):
-                self._kept_running.add(key)
-                self._failures[key] = f"Kafka does not call its reassignment off: {error}"
+                self._refused.add(key)
+                self._failures[key] = f"Kafka does not cancel its reassignment: {error}"
                 self._around.tell(f"{name_partition(key)}: {self._failures[key]}")
+
+    def _restore(self, lists: Mapping[PartitionId, tuple[int, ...]]) -> None:
+        """Give partitions the order back that a cancel has changed; nothing is copied."""
+        if not lists:
+            return
+        for key, error in self._admin.alter_reassignments(lists).items():
+            if error is not None:
+                self._refused.add(key)
+                self._around.tell(f"{name_partition(key)} is not put in its order: {error}")
 
     def _throttle(
         self, journal: Journal, standing: Standing, wanted: list[PartitionId], seen: Snapshot

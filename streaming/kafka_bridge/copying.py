@@ -42,8 +42,8 @@ def arrived_bytes(
 
 def seconds_left(first: Progress, now: Progress, elapsed_seconds: float) -> float | None:
     """Estimate the time that is left from what arrived since the first measure; None until
-    something has."""
+    something has, and when nothing is left."""
     arrived = now.bytes_done - first.bytes_done
-    if arrived <= 0 or elapsed_seconds <= 0:
+    if arrived <= 0 or elapsed_seconds <= 0 or now.bytes_done >= now.bytes_total:
         return None
     return (now.bytes_total - now.bytes_done) * elapsed_seconds / arrived

@@ -75,14 +75,17 @@ class ReassignmentPlan:
 class Standing:
     """Where the partitions of a wave are.
 
+    `superseded`: moved elsewhere by a reassignment that is to be cancelled before the wave's own.
+    `disordered`: as before the wave but for the order, in which a cancel leaves the replicas.
     `gone`: deleted, or made anew under the name. `stuck`: running towards brokers that are not
-    live. `hindered`: not to be started, and why. `running` and `stuck` hold the replicas that were
-    there before.
+    live. `hindered`: not to be started, and why.
     """
 
     done: list[PartitionId] = field(default_factory=list)
     running: list[PartitionId] = field(default_factory=list)
     startable: dict[PartitionId, Copying] = field(default_factory=dict)
+    superseded: list[PartitionId] = field(default_factory=list)
+    disordered: list[PartitionId] = field(default_factory=list)
     gone: list[PartitionId] = field(default_factory=list)
     stuck: dict[PartitionId, str] = field(default_factory=dict)
     hindered: dict[PartitionId, str] = field(default_factory=dict)
@@ -95,7 +98,7 @@ def sort_wave(wave: Wave, snapshot: Snapshot, uids: Mapping[str, str]) -> Standi
         partition = find_partition(snapshot, key, uids)
         if partition is None:
             standing.gone.append(key)
-        elif partition.is_reassigned and partition.target == change.after:
+        elif partition.target == change.after and _is_under_way(partition):
             dead = _dead(partition.adding, snapshot)
             if dead:
                 standing.stuck[key] = f"{dead}, to which it is being copied"
@@ -120,6 +123,11 @@ def _sort_waiting(
     if {*at} not in ({*change.before}, {*change.after}):
         standing.hindered[key] = f"it is {_said(partition)}, which this plan has not asked for"
         return
+    if partition.is_reassigned:
+        standing.superseded.append(key)
+        return
+    if {*partition.listed} == {*change.before} and partition.listed != change.before:
+        standing.disordered.append(key)
     present = partition.replicas
     targets = tuple(broker for broker in change.after if broker not in present)
     dead = _dead(targets, snapshot)
@@ -129,6 +137,15 @@ def _sort_waiting(
         standing.hindered[key] = f"{why}, and its list is to be {list(change.after)}"
     else:
         standing.startable[key] = Copying(key, present if targets else (), targets)
+
+
+def _is_under_way(partition: Partition) -> bool:
+    """Whether the reassignment comes to an end by itself.
+
+    One that replaced another without a cancel between keeps what that one added, and where it
+    removes that too, waits for ever for a replica that it does not want (seen with Kafka 4.3.1).
+    """
+    return partition.is_reassigned and not {*partition.adding} & {*partition.removing}
 
 
 def find_partition(
@@ -158,15 +175,6 @@ def find_foreign_reassignments(plan: ReassignmentPlan, snapshot: Snapshot) -> It
         partition = find_partition(snapshot, key, {})
         if partition is not None and partition.is_reassigned:
             yield f"{name_partition(key)} is {_said(partition)} by a reassignment that is under way"
-
-
-def way_back(change: Change, partition: Partition, snapshot: Snapshot) -> tuple[int, ...] | None:
-    """Return the list that calls a running reassignment off; None where Kafka has to cancel it.
-
-    A cancel alone leaves the replicas in another order, and with it another preferred leader.
-    """
-    same = {*change.before} == {*partition.replicas}
-    return change.before if same and {*change.before} <= snapshot.brokers.keys() else None
 
 
 def name_partition(key: PartitionId) -> str:

@@ -247,16 +247,17 @@ class SimulatedKafka:
             return None
         if not to or len({*to}) < len(to) or not {*to} <= self.brokers.keys():
             return "InvalidReplicationAssignment"
-        removing = tuple(each for each in before if each not in to)
-        adding = tuple(each for each in to if each not in before)
+        # What a replaced reassignment added stays added (Kafka 4.3.1); one that removes it, too,
+        # never ends.
+        removing = tuple(each for each in found.listed if each not in to)
+        adding = (*found.adding, *(each for each in to if each not in found.listed))
         changed = replace(found, listed=(*to, *removing), adding=adding, removing=removing)
         self._put(key[0], self._complete(changed) if not adding else changed)
         return None
 
     def _can_complete(self, found: Partition) -> bool:
-        return found.is_reassigned and not any(
-            self.brokers[each].fenced for each in found.target if each in found.adding
-        )
+        live = {each.id for each in self.brokers.values() if not each.fenced}
+        return found.is_reassigned and {*found.adding} <= {*found.target} & live
 
     def _complete(self, found: Partition) -> Partition:
         target = found.target

@@ -35,7 +35,7 @@ TOPIC, OTHER = "orders", "other"
 # Four partitions of 8 MB, copied to one broker at 2 MB a second: some 8 s for those that move.
 PARTITIONS, MEGABYTES = 4, 8
 THROTTLE = "2MB"
-COMMAND_TIMEOUT_SECONDS = 180.0
+COMMAND_TIMEOUT_SECONDS = 90.0
 
 Lists = dict[PartitionId, tuple[int, ...]]
 

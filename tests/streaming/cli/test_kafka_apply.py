@@ -7,81 +7,33 @@ import fcntl
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import orjson
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 import streaming.kafka_bridge
-from streaming.cli.main import app
-from streaming.kafka_bridge.admin_client import LEADER_RATE, PartitionId, Reassignment
-from streaming.kafka_bridge.importer import ImportOptions, import_cluster
-from streaming.kafka_bridge.observer import Observer
-from streaming.offline import cluster_text
-from tests.builders.kafka_cluster import SimulatedKafka
+from streaming.kafka_bridge.admin_client import LEADER_RATE
+from tests.builders.kafka_apply import ApplyBench, ConnectedKafka
 
 RACKS = {1: "east", 2: "west", 3: "east", 4: "west"}
 
 
-class ConnectedKafka(SimulatedKafka):
-    """Is what the command connects to; each look completes a copy."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """It has no connection to close."""
-
-    def list_reassignments(self) -> dict[PartitionId, Reassignment]:
-        """See ClusterAdmin."""
-        found = super().list_reassignments()
-        self.copy(1)
-        return found
-
-    def lists(self) -> dict[str, list[tuple[int, ...]]]:
-        """The lists of every topic; a reassignment that runs is an error."""
-        assert super().list_reassignments() == {}
-        return {name: [p.listed for p in topic.partitions] for name, topic in self.topics.items()}
-
-
-class Bench:
-    """The cluster, a plan for it in a file, and the command."""
-
-    def __init__(self, kafka: ConnectedKafka, directory: Path) -> None:
-        self.kafka, self.plan = kafka, directory / "plan.json"
-        self.journal = directory / "plan.json.journal"
-        self._file = directory / "cluster.yaml"
-
-    def save_plan(self, *options: str, dead: bool = False) -> None:
-        """Import the cluster, and plan with these options."""
-        seen = Observer(self.kafka).look(0)
-        body = import_cluster(seen, ImportOptions(fenced_is_dead=dead)).body
-        self._file.write_text(cluster_text(body))
-        words = [str(self._file), "--until-balanced", "--save", str(self.plan), *options]
-        result = CliRunner().invoke(app, ["plan", *words])
-        assert result.exit_code == 0, result.output
-
-    def apply(self, *options: str) -> Result:
-        """Run the command."""
-        words = ["kafka", "apply", str(self.plan), "--bootstrap", "127.0.0.1:9092", *options]
-        return CliRunner(env={"COLUMNS": "200"}).invoke(app, words)
-
-
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ApplyBench:
     kafka = ConnectedKafka(RACKS)
     kafka.create("orders", [(1, 2), (2, 1), (1, 2), (2, 1)], size=1000, min_insync_replicas="1")
     monkeypatch.setattr(streaming.kafka_bridge, "KafkaAdmin", lambda *_: kafka)
     monkeypatch.setattr(streaming.kafka_bridge.apply, "ROUND_SECONDS", 0.001)
-    return Bench(kafka, tmp_path)
+    return ApplyBench(kafka, tmp_path)
 
 
 def said(result: Result) -> str:
     return " ".join(result.stderr.replace("│", "").split())
 
 
-def test_a_plan_is_carried_out_and_rolled_back(bench: Bench) -> None:
+def test_a_plan_is_carried_out_and_rolled_back(bench: ApplyBench) -> None:
     before = bench.kafka.lists()
     bench.save_plan()
     result = bench.apply("--throttle", "50MB")
@@ -99,7 +51,7 @@ def test_a_plan_is_carried_out_and_rolled_back(bench: Bench) -> None:
     assert bench.kafka.lists() == before
 
 
-def test_a_dry_run_changes_nothing(bench: Bench) -> None:
+def test_a_dry_run_changes_nothing(bench: ApplyBench) -> None:
     bench.save_plan()
     result = bench.apply("--dry-run", "--throttle", "1MB")
     assert result.exit_code == 0, result.output
@@ -137,7 +89,7 @@ CHANGES: list[tuple[Callable[[ConnectedKafka], Any], str]] = [
 
 @pytest.mark.parametrize(("change", "says"), CHANGES)
 def test_a_cluster_that_has_changed_is_refused(
-    bench: Bench, change: Callable[[ConnectedKafka], Any], says: str
+    bench: ApplyBench, change: Callable[[ConnectedKafka], Any], says: str
 ) -> None:
     bench.save_plan()
     change(bench.kafka)
@@ -159,7 +111,7 @@ def test_a_cluster_that_has_changed_is_refused(
     ],
 )
 def test_what_a_plan_supposed_does_not_make_it_old(
-    bench: Bench, options: tuple[str, ...], dead: int | None
+    bench: ApplyBench, options: tuple[str, ...], dead: int | None
 ) -> None:
     if dead is not None:
         bench.kafka.fence(dead)
@@ -170,7 +122,7 @@ def test_what_a_plan_supposed_does_not_make_it_old(
     assert orjson.loads(bench.plan.read_bytes())["moves"] == []
 
 
-def test_a_broker_that_is_back_makes_the_plan_old(bench: Bench) -> None:
+def test_a_broker_that_is_back_makes_the_plan_old(bench: ApplyBench) -> None:
     bench.kafka.fence(2)
     bench.save_plan(dead=True)
     bench.kafka.unfence(2)
@@ -179,14 +131,14 @@ def test_a_broker_that_is_back_makes_the_plan_old(bench: Bench) -> None:
     assert 'node 2: status was "dead", is "up"' in said(result)
 
 
-def test_a_rate_that_is_there_stays(bench: Bench) -> None:
+def test_a_rate_that_is_there_stays(bench: ApplyBench) -> None:
     bench.kafka.rates = {1: {LEADER_RATE: 7}}
     bench.save_plan()
     assert bench.apply("--throttle", "50MB").exit_code == 0
     assert {b: rates for b, rates in bench.kafka.rates.items() if rates} == {1: {LEADER_RATE: 7}}
 
 
-def test_a_reassignment_of_somebody_else_is_refused(bench: Bench) -> None:
+def test_a_reassignment_of_somebody_else_is_refused(bench: ApplyBench) -> None:
     bench.save_plan()
     bench.kafka.fence(4)
     bench.kafka.alter_reassignments({("orders", 1): (2, 4)})
@@ -195,7 +147,7 @@ def test_a_reassignment_of_somebody_else_is_refused(bench: Bench) -> None:
     assert "orders-1 is moved to [2, 4] by a reassignment that is under way" in said(result)
 
 
-def test_a_plan_is_carried_out_by_one_process(bench: Bench) -> None:
+def test_a_plan_is_carried_out_by_one_process(bench: ApplyBench) -> None:
     bench.save_plan()
     with bench.plan.open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -205,7 +157,7 @@ def test_a_plan_is_carried_out_by_one_process(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("rate", ["fast", "0", "-5MB", "50 apples"])
-def test_a_rate_that_is_none_is_refused(bench: Bench, rate: str) -> None:
+def test_a_rate_that_is_none_is_refused(bench: ApplyBench, rate: str) -> None:
     bench.save_plan()
     result = bench.apply("--throttle", rate)
     assert result.exit_code == 2
@@ -225,7 +177,7 @@ BROKEN: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
 
 @pytest.mark.parametrize(("change", "says"), BROKEN, ids=["old", "fewer", "twice", "number"])
 def test_a_plan_that_was_written_to_is_refused(
-    bench: Bench, change: Callable[[dict[str, Any]], Any], says: str
+    bench: ApplyBench, change: Callable[[dict[str, Any]], Any], says: str
 ) -> None:
     bench.save_plan()
     plan = orjson.loads(bench.plan.read_bytes())
@@ -236,7 +188,7 @@ def test_a_plan_that_was_written_to_is_refused(
     assert says in said(result)
 
 
-def test_a_journal_that_cannot_be_read_is_told(bench: Bench) -> None:
+def test_a_journal_that_cannot_be_read_is_told(bench: ApplyBench) -> None:
     bench.save_plan()
     bench.journal.write_text('{"version": 1}')
     result = bench.apply()

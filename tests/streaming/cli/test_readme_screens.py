@@ -18,6 +18,7 @@ from rich.cells import cell_len
 from rich.console import Group
 from typer.testing import CliRunner
 
+import streaming.kafka_bridge
 from streaming.cli.commands.describe import shard_name
 from streaming.cli.commands.history import history_lines
 from streaming.cli.commands.listings import choose_columns, listing_table
@@ -32,6 +33,7 @@ from streaming.kafka_bridge import ImportOptions, Observer, import_cluster
 from streaming.live import LISTINGS, describe_node, describe_shard, preview_rebalance, read_status
 from streaming.offline import cluster_text
 from streaming.replay import NodeTimeline, ShardTimeline
+from tests.builders.kafka_apply import ApplyBench, ConnectedKafka
 from tests.builders.kafka_cluster import SimulatedKafka
 from tests.builders.screens import World, rendered
 from tests.documentation.console_blocks import ROOT, Step, hold, steps
@@ -108,6 +110,8 @@ def live(world: World, step: Step) -> str | None:
         return rendered(table, step.columns)
     if name in ("describe", "history"):
         return rendered(inspected(world, name, *options), step.columns)
+    if (name, *options[:1]) == ("kafka", "apply"):
+        return applied(step)
     if name == "kafka" or options[:1] == ["cluster.yaml"]:
         return of_kafka(step)
     if name == "watch" and not options:
@@ -172,6 +176,22 @@ def of_kafka(step: Step) -> str:
     with TemporaryDirectory() as directory, chdir(directory):
         Path("cluster.yaml").write_text(cluster_text(body))
         return on_a_terminal(step)
+
+
+def applied(step: Step) -> str:
+    """What is shown of a plan for a small cluster, where it is carried out and rolled back."""
+    with TemporaryDirectory() as directory, chdir(directory), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streaming.kafka_bridge.apply, "ROUND_SECONDS", 0.001)
+        kafka = ConnectedKafka({1: "east", 2: "west", 3: "east", 4: "west"})
+        kafka.create("orders", [(1, 2), (2, 1), (1, 2), (2, 1)], size=52_428_800)
+        patch.setattr(streaming.kafka_bridge, "KafkaAdmin", lambda *_: kafka)
+        bench = ApplyBench(kafka, Path(directory))
+        bench.save_plan()
+        *_, options = step.command.partition("plan.json ")
+        words = options.split()
+        if "--rollback" in words:
+            bench.apply()
+        return bench.apply(*words).output
 
 
 def on_a_terminal(step: Step) -> str:

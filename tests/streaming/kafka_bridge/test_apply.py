@@ -226,6 +226,7 @@ def test_a_partition_that_somebody_else_takes_over_midway_is_left_to_them() -> N
 
     def take(number: int) -> None:
         if number == 1:
+            bench.kafka.alter_reassignments({("t", 1): None})
             bench.kafka.alter_reassignments({("t", 1): (5, 3, 1)})
 
     bench.on_pause = take
@@ -236,6 +237,22 @@ def test_a_partition_that_somebody_else_takes_over_midway_is_left_to_them() -> N
     assert bench.settings() == NOTHING
     with pytest.raises(ApplyRefused, match=r"t-1 is on \[5, 3, 1\]"):
         bench.run(Direction.BACK)
+
+
+@pytest.mark.parametrize("direction", [*Direction])
+def test_a_reassignment_that_never_ends_is_cancelled(direction: Direction) -> None:
+    """It is what stating the old list of a running one leaves, with this tool or another."""
+    bench = Bench()
+    bench.kafka.crash_at = 15
+    with pytest.raises(Crash):
+        bench.run()
+    bench.kafka.alter_reassignments({("t", 0): (4, 2, 3)})
+    bench.kafka.alter_reassignments({("t", 0): (1, 2, 3)})
+    bench.kafka.copy()
+    assert [*bench.kafka.list_reassignments()] == [("t", 0)]
+    bench.kafka.crash_at = None
+    assert bench.run(direction).is_complete
+    assert bench.lists() == (AFTER if direction is Direction.FORWARD else BEFORE)
 
 
 def test_another_plan_or_cluster_is_refused() -> None:

@@ -40,7 +40,6 @@ def _parse_rate(text: str | None) -> int | None:
 
 @app.command(
     epilog="[bold]Examples[/bold]\n\n"
-    "  placer kafka import --bootstrap kafka:9092 > cluster.yaml\n\n"
     "  placer plan cluster.yaml --until-balanced --save plan.json\n\n"
     "  placer kafka apply plan.json --bootstrap kafka:9092 --throttle 50MB --dry-run\n\n"
     "  placer kafka apply plan.json --bootstrap kafka:9092 --throttle 50MB\n\n"
