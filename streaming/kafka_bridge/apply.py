@@ -207,7 +207,8 @@ class Executor:
 
     def _do_round(self, journal: Journal) -> tuple[Journal, bool]:
         """Look, call off, start; the second value tells whether the wave's copies are at an end."""
-        seen = self._observer.look(self._around.now_ms())
+        # Configurations of all topics cost most of a look: they are read where something starts.
+        seen = self._observer.look(self._around.now_ms(), throttles=False)
         wave = self._plan.wave(journal.wave, journal.direction)
         standing = sort_wave(wave, seen, journal.uids)
         self._note_failures(standing)
@@ -217,7 +218,7 @@ class Executor:
         self._cancel(sorted(cancelled))
         wanted = [] if stopping else [k for k in standing.startable if k not in self._failures]
         if wanted:
-            journal = self._throttle(journal, standing, wanted, seen)
+            journal = self._throttle(journal, standing, wanted)
             self._alter({key: wave[key].after for key in wanted})
         restored = {*standing.disordered} - {*wanted} - self._refused
         self._restore({key: wave[key].before for key in sorted(restored)})
@@ -255,14 +256,15 @@ class Executor:
                 self._refused.add(key)
                 self._around.tell(f"{name_partition(key)} is not put in its order: {error}")
 
-    def _throttle(
-        self, journal: Journal, standing: Standing, wanted: list[PartitionId], seen: Snapshot
-    ) -> Journal:
+    def _throttle(self, journal: Journal, standing: Standing, wanted: list[PartitionId]) -> Journal:
         """Set the throttles of what is to be started. Raises BrokerUnreachable where one could not
         be set: no copy starts without its throttle."""
         if self._rate is None:
             return journal
         copied = [standing.startable[key] for key in wanted if standing.startable[key].targets]
+        if not copied:
+            return journal
+        seen = self._observer.look(self._around.now_ms())
         own = find_throttles(copied, seen, journal.own, self._rate)
         if own != journal.own:
             journal = replace(journal, own=own)

@@ -275,6 +275,8 @@ def test_a_stop_calls_the_copies_off_and_the_same_command_goes_on() -> None:
     outcome = bench.run()
     assert outcome.stopped
     assert bench.settings() == NOTHING
+    assert bench.store.journal is not None
+    assert not bench.store.journal.own, "what others set later is not taken for ours"
     bench.lists()
     bench.stopping, bench.on_pause = False, None
     assert bench.run().is_complete
