@@ -44,7 +44,7 @@ class Bench:
     """The cluster, the plan in its file, and the command."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
-        self.bootstrap, self.directory = cluster.bootstrap, directory
+        self.cluster, self.bootstrap, self.directory = cluster, cluster.bootstrap, directory
         self.plan = directory / "plan.json"
 
     def look(self) -> Snapshot:
@@ -76,8 +76,8 @@ class Bench:
         """Run `placer kafka apply` to its end."""
         return self.placer("kafka", "apply", str(self.plan), "--bootstrap", self.bootstrap, *words)
 
-    def end_midway(self, number: signal.Signals) -> int:
-        """Begin to apply, and end it with a signal while throttled copies run."""
+    def end_midway(self, end: "Callable[[subprocess.Popen[bytes]], object]") -> int:
+        """Begin to apply, and do something while throttled copies run; the exit status."""
         words = ["kafka", "apply", str(self.plan), "--bootstrap", self.bootstrap]
         with subprocess.Popen(
             [str(PLACER), *words, "--throttle", THROTTLE],
@@ -85,7 +85,7 @@ class Bench:
             stderr=subprocess.DEVNULL,
         ) as process:
             until(self._copies, "throttled copies run")
-            os.kill(process.pid, number)
+            end(process)
             return process.wait(COMMAND_TIMEOUT_SECONDS)
 
     def _copies(self) -> bool:
@@ -150,18 +150,20 @@ def test_a_plan_goes_on_and_back_after_kills(bench: Bench) -> None:
     looked = bench.apply("--dry-run")
     assert (looked.returncode, looked.stderr) == (0, "")
     assert "nothing was changed" in looked.stdout
-    assert bench.end_midway(signal.SIGKILL) == -signal.SIGKILL
+    assert bench.end_midway(subprocess.Popen.kill) == -signal.SIGKILL
     assert bench.look().throttles != throttles, "the kill left throttles"
 
     back = bench.apply("--rollback", "--throttle", THROTTLE)
     assert back.returncode == 0, back.stderr
     assert (bench.lists(), bench.look().throttles) == (lists, throttles)
 
-    assert bench.end_midway(signal.SIGINT) == 128 + signal.SIGINT
+    assert (
+        bench.end_midway(lambda process: process.send_signal(signal.SIGINT)) == 128 + signal.SIGINT
+    )
     assert bench.look().throttles == throttles, "a stop takes the throttles back"
     bench.lists()
 
-    assert bench.end_midway(signal.SIGKILL) == -signal.SIGKILL
+    assert bench.end_midway(subprocess.Popen.kill) == -signal.SIGKILL
     on = bench.apply("--throttle", THROTTLE)
     assert on.returncode == 0, on.stderr
     moved = bench.lists()
@@ -175,6 +177,25 @@ def test_a_plan_goes_on_and_back_after_kills(bench: Bench) -> None:
     home = bench.apply("--rollback")
     assert home.returncode == 0, home.stderr
     assert (bench.lists(), bench.look().throttles) == (lists, throttles)
+
+
+def test_copies_to_a_broker_that_dies_are_cancelled(bench: Bench) -> None:
+    lists, throttles = bench.lists(), bench.look().throttles
+    target = bench.cluster.nodes[2]
+    assert bench.end_midway(lambda _: target.kill()) == 1
+    assert (bench.lists(), bench.look().throttles) == (lists, throttles)
+
+    target.launch()
+    target.wait_answering()
+    until(lambda: 3 in bench.look().live(), "the broker is back")
+    assert 3 in bench.look().throttles.follower_rates, "only the broker takes its rate away"
+    on = bench.apply()
+    assert on.returncode == 0, on.stderr
+    assert bench.lists() != lists
+    assert bench.look().throttles == throttles
+    home = bench.apply("--rollback")
+    assert home.returncode == 0, home.stderr
+    assert bench.lists() == lists
 
 
 def _reverse(bench: Bench) -> None:
