@@ -28,7 +28,7 @@ def test_a_partition_without_a_leader_is_asked_again() -> None:
 
 def test_other_errors_are_told_at_once() -> None:
     consumer = Moody(KafkaError.TOPIC_AUTHORIZATION_FAILED, (3, 9))
-    with pytest.raises(BrokerUnreachable, match=r"the end of moves\.v1 cannot be asked for"):
+    with pytest.raises(BrokerUnreachable, match=r"the end offset of moves\.v1 cannot be read"):
         offsets.read_watermarks(consumer, "moves.v1", 0)  # type: ignore[arg-type]
     assert consumer.answers == [(3, 9)]
 

@@ -118,7 +118,7 @@ def test_a_lost_record_breaks_the_digest(at: tuple[str, str]) -> None:
         ),
         (
             {"digest_version": 3},
-            "of formula 3, this version knows formulas 1 to 2: run the version",
+            "digest has formula 3, this version computes formulas 1 to 2. Install the version",
         ),
         ({"output_partitions": {"assignments.v1": 3}}, "had 3 partitions and now has 1"),
         ({"digest": "0" * 16}, "the commit marker says 0000000000000000"),
