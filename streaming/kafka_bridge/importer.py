@@ -79,7 +79,7 @@ class PolicyUnreadable(Exception):
 def import_cluster(snapshot: Snapshot, options: ImportOptions) -> ImportedCluster:
     """Make the cluster file. Raises RackUnreadable, and PolicyUnreadable where a pattern of
     `options.policies` matches no topic."""
-    topics = [topic for _, topic in sorted(snapshot.topics.items()) if _is_wanted(topic, options)]
+    topics = [topic for _, topic in sorted(snapshot.topics.items()) if is_wanted(topic, options)]
     for each in options.policies:
         if not any(each.pattern.fullmatch(topic.name) for topic in topics):
             message = f"pattern '{each.pattern.pattern}' matches the whole name of none of the "
@@ -151,9 +151,14 @@ def _encode(part: str) -> str:
     return quote(part, safe="").replace("~", "%7E")
 
 
-def _node(broker: Broker, options: ImportOptions) -> dict[str, Any]:
+def host_of(broker: Broker) -> str:
+    """Return where a broker is reached, `host:port`; an IPv6 address stands in brackets."""
     host = f"[{broker.host}]" if ":" in broker.host else broker.host
-    node: dict[str, Any] = {"id": str(broker.id), "host": f"{host}:{broker.port}"}
+    return f"{host}:{broker.port}"
+
+
+def _node(broker: Broker, options: ImportOptions) -> dict[str, Any]:
+    node: dict[str, Any] = {"id": str(broker.id), "host": host_of(broker)}
     location = location_of(broker, options)
     if location is not None:
         node["location"] = location
@@ -164,7 +169,8 @@ def _node(broker: Broker, options: ImportOptions) -> dict[str, Any]:
     return node
 
 
-def _is_wanted(topic: Topic, options: ImportOptions) -> bool:
+def is_wanted(topic: Topic, options: ImportOptions) -> bool:
+    """Return whether the options select a topic."""
     if not options.internal and (topic.internal or topic.name in _INTERNAL):
         return False
     if options.include is not None and not options.include.fullmatch(topic.name):

@@ -1,0 +1,219 @@
+"""One step of the live bridge: from a look, the tables and its memory to actions and messages.
+
+Nothing is done on doubt: without a controller in Kafka the step is empty. Actions come in the order
+in which they are safe: throttles, reassignments, elections, then the throttles that are needed no
+more. Acknowledgements are said of what the look has shown, never of what was just asked for.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from schemas.acks import MoveMessage
+from schemas.base import Message
+from schemas.inputs import NodeMessage
+from streaming.kafka_bridge.actions import Action, Carried, ChangeEntries, Elect, Reassign, SetRates
+from streaming.kafka_bridge.desired import Desired, Standing, ack_key, find_desired
+from streaming.kafka_bridge.importer import ImportOptions
+from streaming.kafka_bridge.inventory import (
+    WORD,
+    StreamMessage,
+    find_inventory,
+    find_missing_streams,
+    find_stale_streams,
+)
+from streaming.kafka_bridge.membership import (
+    MembershipOptions,
+    find_membership,
+    find_silent_brokers,
+    word_of,
+)
+from streaming.kafka_bridge.memory import ANSWER_TIMEOUT_MS, Memory, advance_since
+from streaming.kafka_bridge.pacing import (
+    IN_FLIGHT_MAX,
+    ThrottleChanges,
+    choose_starts,
+    claim,
+    find_claims,
+    find_throttle_changes,
+    next_in_flight_max,
+)
+from streaming.kafka_bridge.snapshot import Snapshot
+from streaming.kafka_bridge.tables import Tables
+
+# Acknowledgements are answered by the move's next record; one that was refused is said again.
+ACK_TIMEOUT_MS = 2 * ANSWER_TIMEOUT_MS
+# A line of a log.
+_NAMED_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeOptions:
+    """`imports` selects topics and reads racks; `in_flight_max` bounds the partitions in flight on
+    a broker; `rate` throttles moves that name none, in bytes a second."""
+
+    imports: ImportOptions = field(default_factory=ImportOptions)
+    membership: MembershipOptions = field(default_factory=MembershipOptions)
+    in_flight_max: int = IN_FLIGHT_MAX
+    rate: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What to do now. `memory` holds once the messages are delivered; `notes` are for people.
+
+    Where messages are not delivered the earlier memory stays, and they are said again.
+    """
+
+    actions: tuple[Action, ...]
+    messages: tuple[Message, ...]
+    memory: Memory
+    desired: tuple[Desired, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def remember(self, carried: Carried) -> Memory:
+        """Return the memory for the next step, with the answers to the actions."""
+        return replace(self.memory, refused=carried.refused)
+
+
+def find_step(snapshot: Snapshot, tables: Tables, memory: Memory, options: BridgeOptions) -> Step:
+    """Find the next step; a pure function, so that it may be asked as often as one likes."""
+    if snapshot.controller is None:
+        why = "Kafka has no controller: nothing is moved, and nobody is said to be down"
+        return Step((), (), replace(memory, looked_at=snapshot.at), notes=(why,))
+    seen = _observe(snapshot, tables, memory, options)
+    stale = find_stale_streams(snapshot, tables, seen)
+    desired = tuple(find_desired(snapshot, tables, seen, stale))
+    seen = replace(seen, foreign_since=_foreign_since(desired, snapshot, seen, memory))
+    brokers = find_membership(snapshot, tables, seen, options.membership, options.imports)
+    topics = find_inventory(snapshot, tables, seen, options.imports, stale)
+    acks = _acks_to_say(desired, snapshot, tables, seen)
+    words = _words(brokers.messages, topics.messages, snapshot, seen)
+    said = _said(acks, snapshot, tables, seen)
+    starts = choose_starts(desired, snapshot, seen.in_flight_max or options.in_flight_max)
+    throttles = _throttles(desired, starts, snapshot, tables, seen, options.rate)
+    claims = claim(seen.claims, throttles.add_entries)
+    return Step(
+        tuple(_in_order(desired, starts, throttles)),
+        (*brokers.messages, *topics.messages, *acks),
+        replace(seen, words=words, uids=topics.uids, said=said, claims=claims),
+        desired,
+        (*brokers.notes, *topics.notes, *_notes(desired)),
+    )
+
+
+def _notes(desired: Sequence[Desired]) -> list[str]:
+    """Tell of the partitions that somebody else has a hand in."""
+    said = {
+        Standing.YIELD: "reassigned by somebody else, which is waited for",
+        Standing.FOREIGN: "changed by somebody else; their topics are adopted anew",
+    }
+    notes = []
+    for standing, what in said.items():
+        found = [f"{each.key[0]}-{each.key[1]}" for each in desired if each.standing is standing]
+        if found:
+            count = "1 partition is" if len(found) == 1 else f"{len(found)} partitions are"
+            notes.append(f"{count} {what}: {', '.join(found[:_NAMED_MAX])}")
+    return notes
+
+
+def _observe(snapshot: Snapshot, tables: Tables, memory: Memory, options: BridgeOptions) -> Memory:
+    """Return the memory with what this look has shown."""
+    at, unobserved = snapshot.at, memory.unobserved_ms(snapshot.at)
+    silent = find_silent_brokers(snapshot, tables)
+    missing = find_missing_streams(snapshot, tables, options.imports)
+    return replace(
+        memory,
+        looked_at=at,
+        silent_since=advance_since(memory.silent_since, silent, at, unobserved),
+        missing_since=advance_since(memory.missing_since, missing, at, unobserved),
+        in_flight_max=next_in_flight_max(memory.in_flight_max, snapshot, options.in_flight_max),
+        claims=find_claims(snapshot, tables, memory.claims, options.rate),
+        # Who has answered is read from the tables; what is too old to be answered is forgotten.
+        words={
+            word: said_at
+            for word, said_at in memory.words.items()
+            if 0 <= at - said_at < ANSWER_TIMEOUT_MS and not _is_answered(word, said_at, tables)
+        },
+    )
+
+
+def _is_answered(word: tuple[str, str], said_at: int, tables: Tables) -> bool:
+    """Return whether the tables show the answer: words carry the time as their sequence."""
+    if word[0] == WORD:
+        decision = tables.decisions.get(word[1])
+        return decision is not None and decision.sequence >= said_at
+    view = tables.nodes.get(word[1])
+    if view is None:
+        return False
+    reported = -1 if view.reported is None else view.reported.sequence
+    return max(view.sequence, reported) >= said_at
+
+
+def _foreign_since(
+    desired: Sequence[Desired], snapshot: Snapshot, seen: Memory, before: Memory
+) -> dict[str, int]:
+    foreign = {each.key[0] for each in desired if each.standing is Standing.FOREIGN}
+    unobserved = before.unobserved_ms(snapshot.at)
+    return advance_since(seen.foreign_since, foreign, snapshot.at, unobserved)
+
+
+def _acks_to_say(
+    desired: Sequence[Desired], snapshot: Snapshot, tables: Tables, memory: Memory
+) -> tuple[MoveMessage, ...]:
+    def is_due(message: MoveMessage) -> bool:
+        said_at = memory.said.get(ack_key(message, tables))
+        return said_at is None or not 0 <= snapshot.at - said_at < ACK_TIMEOUT_MS
+
+    return tuple(message for each in desired for message in each.acks if is_due(message))
+
+
+def _said(
+    acks: Sequence[MoveMessage], snapshot: Snapshot, tables: Tables, memory: Memory
+) -> dict[tuple[str, str, int], int]:
+    kept = {key: said_at for key, said_at in memory.said.items() if key[0] in tables.moves}
+    return kept | {ack_key(each, tables): snapshot.at for each in acks}
+
+
+def _words(
+    brokers: Sequence[NodeMessage],
+    topics: Sequence[StreamMessage],
+    snapshot: Snapshot,
+    memory: Memory,
+) -> dict[tuple[str, str], int]:
+    new = [word_of(each) for each in brokers] + [(WORD, each.stream) for each in topics]
+    return {**memory.words, **dict.fromkeys(new, snapshot.at)}
+
+
+def _throttles(
+    desired: Sequence[Desired],
+    starts: Sequence[Desired],
+    snapshot: Snapshot,
+    tables: Tables,
+    memory: Memory,
+    rate: int | None,
+) -> ThrottleChanges:
+    started = {each.key for each in starts}
+    running = [replace(d, adding=()) for d in desired if d.running and d.key not in started]
+    return find_throttle_changes([*running, *starts], snapshot, tables, rate, memory.claims)
+
+
+def _in_order(
+    desired: Sequence[Desired], starts: Sequence[Desired], throttles: ThrottleChanges
+) -> list[Action]:
+    cancelled = [each.key for each in desired if each.standing is Standing.CANCEL]
+    targets = {each.key: each.target for each in starts} | dict.fromkeys(cancelled)
+    elected = [each.key for each in desired if each.elects]
+    found: list[Action] = []
+    if throttles.set_rates:
+        found.append(SetRates(throttles.set_rates))
+    if throttles.add_entries:
+        found.append(ChangeEntries(throttles.add_entries))
+    if targets:
+        found.append(Reassign(targets))
+    if elected:
+        found.append(Elect(elected))
+    if throttles.remove_entries:
+        found.append(ChangeEntries(throttles.remove_entries, guards=False))
+    if throttles.remove_rates:
+        found.append(SetRates(throttles.remove_rates, guards=False))
+    return found
