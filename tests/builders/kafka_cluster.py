@@ -55,6 +55,26 @@ class SimulatedKafka:
         """Delete a topic with its configuration."""
         del self.topics[name], self.configs[name]
 
+    def extend(self, name: str, lists: Sequence[Sequence[int]]) -> None:
+        """Add partitions of these lists to a topic."""
+        topic = self.topics[name]
+        known = len(topic.partitions)
+        more = tuple(
+            Partition(known + n, tuple(at), at[0], tuple(at)) for n, at in enumerate(lists)
+        )
+        self.topics[name] = replace(topic, partitions=(*topic.partitions, *more))
+        size = self.sizes.get((name, 0), 0)
+        self.sizes |= {(name, each.number): size for each in more}
+
+    def join(self, broker: int, rack: str | None) -> None:
+        """Register a broker that is new, or was unregistered."""
+        self.brokers[broker] = Broker(broker, f"kafka-{broker}", 9092, rack)
+
+    def unregister(self, broker: int) -> None:
+        """Let a broker die and take it out of the registered ones; lists keep it."""
+        self.fence(broker)
+        del self.brokers[broker]
+
     def fence(self, broker: int) -> None:
         """Let a broker die: it is fenced, leaves every ISR but a last one, and leads nothing."""
         self.brokers[broker] = replace(self.brokers[broker], fenced=True)
