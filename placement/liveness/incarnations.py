@@ -4,6 +4,13 @@ A process that restarts comes with a new incarnation, usually before its earlier
 later life waits until the earlier one has been silent for the grace on the silence clock, or has
 announced its end; then it takes over. Two lives that both go on speaking are two processes with one
 name: the conflict is reported once, and the holder keeps the name.
+
+- Sequences and times of two lives are never compared.
+- An earlier life that registers again waits like any other: a rolled-back version may come with the
+  incarnation that it had.
+- Records of an earlier life are tolerated for one grace after the takeover, because they may have
+  been sent before it ended. Later ones are a conflict, reported once until that life has been silent
+  for `Timers.dead_after_ms`.
 """
 
 from collections.abc import Callable, Iterable, Sequence

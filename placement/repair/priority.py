@@ -2,8 +2,9 @@
 
 The planner sorts shards by `Priority`. A more urgent cause goes first, within it the shard with the
 fewest live replicas. A more urgent action supersedes the open move, unless that move helps the
-action, too. Along a chain of moves that supersede each other causes only get more urgent, so that
-no two call each other off in turns.
+action, too: the shard is compared with the move done and with the move never issued. Along a chain
+of moves that supersede each other causes only get more urgent, so that no two call each other off
+in turns.
 """
 
 from collections.abc import Mapping

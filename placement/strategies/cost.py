@@ -1,7 +1,7 @@
 """Cost: ByteDance's placement engine as the seed describes it, the cheapest lawful arrangement.
 
 Source: chapter 77 of the tutorial among the seeds, "ByteDance's 10,000-node case study". What the
-source leaves open is decided in `placement/strategies/README.md`.
+source leaves open is decided in the docstring of `CostStrategy`.
 """
 
 from collections.abc import Mapping, Sequence
