@@ -9,8 +9,8 @@ name: the conflict is reported once, and the holder keeps the name.
 - An earlier life that registers again waits like any other: a rolled-back version may come with the
   incarnation that it had.
 - Records of an earlier life are tolerated for one grace after the takeover, because they may have
-  been sent before it ended. Later ones are a conflict, reported once until that life has been silent
-  for `Timers.dead_after_ms`.
+  been sent before it ended. Later ones are a conflict, reported once until that life has been
+  silent for `Timers.dead_after_ms`.
 """
 
 from collections.abc import Callable, Iterable, Sequence

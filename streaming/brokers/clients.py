@@ -191,7 +191,7 @@ def present_partitions(client: Any, topic: str) -> list[int]:
         raise BrokerUnreachable(f"topic {topic} cannot be looked up: {_text(error)}") from error
     if found.error is not None and found.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         raise AccessRefused(
-            f"this user has no rights on topic {topic}; `placer topics acls` lists the "
+            f"this user may not use topic {topic}; `placer topics acls` lists the "
             "rights of each role"
         )
     if found.error is not None:
