@@ -187,7 +187,7 @@ def test_what_a_role_may_not_do_is_refused_in_a_line(
 def test_a_wrong_password_is_told_without_repeating_it(placer: Any, words: str) -> None:
     result = placer("nodes", *words.split(), secret="hunter2")
     assert result.exit_code == 3
-    assert "do not let this user in" in result.output
+    assert "refuse to authenticate this user" in result.output
     assert "hunter2" not in result.output
 
 
@@ -241,7 +241,7 @@ def test_f9_a_right_that_is_taken_away_ends_it_and_given_back_nothing_is_lost(
             admin.delete_acls([ACLFilter(*right, ResourcePatternFilter(*where))])
             inputs.stream(f"{stream}-meanwhile")
             assert running.wait_end() == 3, running.output
-            said = f"{name}: {operation.name} not allowed. Nothing of"
+            said = f"{name}: {operation.name} not allowed. No decision is lost"
             assert said in running.printed, running.output
             if topic != "nodes.v1":
                 assert f"{stream}-meanwhile" not in outputs.latest("decisions.v1")
