@@ -2,8 +2,7 @@
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from placement.model import (
     AdministrativeState,
@@ -23,9 +22,16 @@ CONDITIONS: dict[str, dict[str, Any]] = {
     "draining": {"liveness": Liveness.UP, "administrative": AdministrativeState.DRAINING},
 }
 
+# The outcome of a stream that cannot be placed in full, by its `on_infeasible`.
+ON_INFEASIBLE = [
+    ("reject", "rejected"),
+    ("wait", "waiting"),
+    ("partial", "partial"),
+    ("degrade", "degraded"),
+]
 
-@dataclass(frozen=True)
-class Answer:
+
+class Answer(NamedTuple):
     """What was decided for a stream."""
 
     outcome: str
@@ -58,6 +64,13 @@ def node(
     )
     condition = CONDITIONS[status]
     return NodeChanged(0, node_id, "i", 0, attributes=attributes, **condition)
+
+
+def tagged_node(node_id: str, location: str = "", status: str = "up", **given: Any) -> NodeChanged:
+    """A node; `weight`, `capacity`, `leader` and any tags by keyword."""
+    known = {key: given.pop(key) for key in ("weight", "capacity", "leader") if key in given}
+    tags = {key: str(value) for key, value in given.items()}
+    return node(node_id, location, status=status, tags=tags, **known)
 
 
 def stream(
@@ -100,7 +113,14 @@ def ask_one(
     nodes: Iterable[NodeChanged], policy: Mapping[str, Any], *, levels: Any = (), **more: Any
 ) -> Answer:
     """The answer for one stream."""
-    return ask(nodes, stream(policy, **more), levels=levels)["s"]
+    return ask_stream(nodes, stream(policy, **more), levels=levels)
+
+
+def ask_stream(
+    nodes: Iterable[NodeChanged], asked: StreamCreated, *, levels: Sequence[str] = ()
+) -> Answer:
+    """The answer for one stream, as it is given."""
+    return ask(nodes, asked, levels=levels)[asked.stream]
 
 
 def random_nodes(rng: random.Random, most: int = 14) -> list[NodeChanged]:

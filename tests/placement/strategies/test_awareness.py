@@ -9,7 +9,7 @@ import pytest
 
 from placement.model import Liveness
 from tests.builders.drawn import seeds
-from tests.builders.offline_placements import node, place, place_one, stream
+from tests.builders.placements import ON_INFEASIBLE, ask, ask_stream, stream, tagged_node
 
 
 def aware(*attributes, **given):
@@ -19,7 +19,7 @@ def aware(*attributes, **given):
 def zones(text, key="zone"):
     """`a3 b1`: three nodes in zone a, one in b."""
     return [
-        node(f"{part[0]}-{number}", **{key: part[0]})
+        tagged_node(f"{part[0]}-{number}", **{key: part[0]})
         for part in text.split()
         for number in range(int(part[1:]))
     ]
@@ -54,7 +54,7 @@ def per_zone(nodes):
 )
 def test_copies_per_value(fleet, factor, forced, expected, outcome):
     policy = aware("zone", **({"forced": {"zone": list(forced)}} if forced else {}))
-    said, [replicas], decision = place_one(zones(fleet), stream("s", factor, policy))
+    said, [replicas], decision = ask_stream(zones(fleet), stream(policy, factor))
     assert said == outcome
     assert len(set(replicas)) == len(replicas)
     if expected is not None:
@@ -65,8 +65,8 @@ def test_copies_per_value(fleet, factor, forced, expected, outcome):
 
 def test_a_forced_value_that_is_absent_is_named():
     policy = aware("zone", forced={"zone": "z1, z2"})
-    nodes = [node("n1", zone="z1"), node("n2", zone="z1")]
-    outcome, replicas, decision = place_one(nodes, stream("s", 2, policy, shards=5))
+    nodes = [tagged_node("n1", zone="z1"), tagged_node("n2", zone="z1")]
+    outcome, replicas, decision = ask_stream(nodes, stream(policy, 2, shards=5))
     assert outcome == "partial"
     assert [len(shard) for shard in replicas] == [1] * 5
     [reason] = decision.reasons
@@ -76,38 +76,38 @@ def test_a_forced_value_that_is_absent_is_named():
 
 
 def test_a_value_that_is_too_small_is_named():
-    _, _, decision = place_one(zones("a5 b1"), stream("s", 5, aware("zone")))
+    _, _, decision = ask_stream(zones("a5 b1"), stream(aware("zone"), 5))
     [reason] = decision.reasons
     assert (reason.code, reason.need, reason.have) == ("DOMAIN_TOO_SMALL", 5, 4)
     assert "5 copies over 2 values allow 3 on each" in reason.message
 
 
 def test_nodes_without_the_attribute_get_nothing():
-    nodes = [*zones("a1 b1"), node("x", rack="r")]
-    outcome, [replicas], _ = place_one(nodes, stream("s", 3, aware("zone")))
+    nodes = [*zones("a1 b1"), tagged_node("x", rack="r")]
+    outcome, [replicas], _ = ask_stream(nodes, stream(aware("zone"), 3))
     assert (outcome, sorted(replicas)) == ("partial", ["a-0", "b-0"])
-    outcome, [replicas], decision = place_one(nodes, stream("s", 3, aware("disk")))
+    outcome, [replicas], decision = ask_stream(nodes, stream(aware("disk"), 3))
     assert (outcome, replicas) == ("waiting", [])
     assert [reason.level for reason in decision.reasons] == ["disk"]
 
 
 def test_dead_nodes_leave_the_denominator_unless_forced():
-    nodes = [*zones("a2 b2"), node("c-0", zone="c", status=Liveness.DEAD)]
-    outcome, [replicas], _ = place_one(nodes, stream("s", 4, aware("zone")))
+    nodes = [*zones("a2 b2"), tagged_node("c-0", zone="c", status="dead")]
+    outcome, [replicas], _ = ask_stream(nodes, stream(aware("zone"), 4))
     assert (outcome, per_zone(replicas)) == ("placed", "aabb")
     policy = aware("zone", forced={"zone": ["a", "b", "c", "d"]})
-    outcome, [replicas], _ = place_one(nodes, stream("s", 4, policy))
+    outcome, [replicas], _ = ask_stream(nodes, stream(policy, 4))
     assert (outcome, per_zone(replicas)) == ("partial", "ab")
 
 
 def test_two_attributes_are_independent():
     """testMultipleAwarenessAttributes, and one of two forced (elastic 14011)."""
     policy = aware("zone", "rack", forced={"zone": ["a", "b"], "rack": ["c", "d"]})
-    nodes = [node("n1", zone="a", rack="c"), node("n2", zone="b", rack="d")]
-    assert place_one(nodes, stream("s", 2, policy))[0] == "placed"
-    nodes = [node("n1", zone="a", rack="c"), node("n2", zone="b", rack="c")]
-    assert place_one(nodes, stream("s", 2, policy))[0] == "partial"
-    assert place_one(nodes, stream("s", 2, aware("zone", "rack", forced={"zone": "a,b"})))[0] == (
+    nodes = [tagged_node("n1", zone="a", rack="c"), tagged_node("n2", zone="b", rack="d")]
+    assert ask_stream(nodes, stream(policy, 2))[0] == "placed"
+    nodes = [tagged_node("n1", zone="a", rack="c"), tagged_node("n2", zone="b", rack="c")]
+    assert ask_stream(nodes, stream(policy, 2))[0] == "partial"
+    assert ask_stream(nodes, stream(aware("zone", "rack", forced={"zone": "a,b"}), 2))[0] == (
         "placed"
     )
 
@@ -115,25 +115,25 @@ def test_two_attributes_are_independent():
 def test_a_set_is_found_that_taking_node_by_node_misses():
     """The least loaded node a1/r1 excludes both others; the two others fit together."""
     nodes = [
-        node("busy1", zone="a", rack="r2"),
-        node("busy2", zone="b", rack="r1"),
-        node("idle", zone="a", rack="r1"),
+        tagged_node("busy1", zone="a", rack="r2"),
+        tagged_node("busy2", zone="b", rack="r1"),
+        tagged_node("idle", zone="a", rack="r1"),
     ]
-    load = stream("load", 2, {"nodes": ["busy1", "busy2"]}, replicas=[["busy1", "busy2"]])
-    answers = place(nodes, [load, stream("s", 2, aware("zone", "rack"))])
-    decision, [replicas] = answers["s"]
-    assert (decision.outcome, sorted(replicas)) == ("placed", ["busy1", "busy2"])
+    load = stream({"nodes": ["busy1", "busy2"]}, 2, name="load", replicas=[["busy1", "busy2"]])
+    answers = ask(nodes, load, stream(aware("zone", "rack"), 2))
+    outcome, [replicas], _ = answers["s"]
+    assert (outcome, sorted(replicas)) == ("placed", ["busy1", "busy2"])
 
 
 def test_levels_of_the_location_are_attributes_too():
-    nodes = [node(f"n{i}", f"/eu/az{i % 2}/r{i}") for i in range(4)]
+    nodes = [tagged_node(f"n{i}", f"/eu/az{i % 2}/r{i}") for i in range(4)]
     policy = aware("az", forced={"az": ["az0", "/eu/az1", "az2"]})
-    outcome, [replicas], decision = place_one(
-        nodes, stream("s", 3, policy), levels=["region", "az", "rack"]
+    outcome, [replicas], decision = ask_stream(
+        nodes, stream(policy, 3), levels=["region", "az", "rack"]
     )
     assert (outcome, len(replicas)) == ("partial", 2)
     assert decision.reasons[0].level == "az"
-    assert place_one(nodes, stream("s", 4, aware("2")))[0] == "placed"
+    assert ask_stream(nodes, stream(aware("2"), 4))[0] == "placed"
 
 
 @pytest.mark.parametrize(
@@ -152,35 +152,28 @@ def test_levels_of_the_location_are_attributes_too():
 )
 def test_what_cannot_be_meant_is_refused(given, code):
     policy = {"strategy": "elasticsearch", **given}
-    outcome, _, decision = place_one(zones("a1 b1"), stream("s", 2, policy))
+    outcome, _, decision = ask_stream(zones("a1 b1"), stream(policy, 2))
     assert (outcome, decision.reasons[0].code) == ("rejected", code)
 
 
-@pytest.mark.parametrize(
-    ("mode", "outcome", "count"),
-    [
-        ("reject", "rejected", 0),
-        ("wait", "waiting", 0),
-        ("partial", "partial", 4),
-        ("degrade", "degraded", 5),
-    ],
-)
-def test_on_infeasible(mode, outcome, count):
+@pytest.mark.parametrize(("mode", "outcome"), ON_INFEASIBLE)
+def test_on_infeasible(mode, outcome):
+    count = {"partial": 4, "degraded": 5}.get(outcome, 0)
     policy = aware("zone", on_infeasible=mode)
-    said, [replicas], _ = place_one(zones("a5 b1"), stream("s", 5, policy))
+    said, [replicas], _ = ask_stream(zones("a5 b1"), stream(policy, 5))
     assert (said, len(replicas)) == (outcome, count)
 
 
 def test_filters_and_rules_of_the_user_are_never_broken():
-    nodes = [node(f"{zone}{i}", f"/r{i}", zone=zone) for zone in "ab" for i in range(3)]
+    nodes = [tagged_node(f"{zone}{i}", f"/r{i}", zone=zone) for zone in "ab" for i in range(3)]
     policy = aware("zone", rules=[{"at_most": 1, "per": "location"}], avoid=["/r2"])
-    outcome, [replicas], _ = place_one(nodes, stream("s", 4, policy))
+    outcome, [replicas], _ = ask_stream(nodes, stream(policy, 4))
     assert (outcome, len(replicas)) == ("partial", 2)
     assert sorted(each[1] for each in replicas) == ["0", "1"]
 
 
 def test_load_and_leaders_are_even():
-    _, shards, _ = place_one(zones("a3 b3"), stream("s", 2, aware("zone"), shards=30))
+    _, shards, _ = ask_stream(zones("a3 b3"), stream(aware("zone"), 2, shards=30))
     load = Counter(each for shard in shards for each in shard)
     leaders = Counter(shard[0] for shard in shards)
     assert set(load.values()) == {10}
@@ -189,8 +182,8 @@ def test_load_and_leaders_are_even():
 
 @pytest.mark.parametrize("replicas", [None, [["a1", "b1", "c1"]]])
 def test_leaders_are_even_also_beside_given_copies(replicas):
-    nodes = [node(f"{zone}{n}", zone=zone) for zone in "abc" for n in range(1, 4)]
-    _, shards, _ = place_one(nodes, stream("s", 3, aware("zone"), 9, replicas))
+    nodes = [tagged_node(f"{zone}{n}", zone=zone) for zone in "abc" for n in range(1, 4)]
+    _, shards, _ = ask_stream(nodes, stream(aware("zone"), 3, shards=9, replicas=replicas))
     assert len({shard[0] for shard in shards}) == 9
     assert set(Counter(each for shard in shards for each in shard).values()) == {3}
 
@@ -198,12 +191,10 @@ def test_leaders_are_even_also_beside_given_copies(replicas):
 def test_given_copies_stay_and_the_rest_is_completed():
     given = [["a-0", "a-1"]]
     policy = aware("zone")
-    outcome, [replicas], _ = place_one(zones("a3 b3"), stream("s", 4, policy, replicas=given))
+    outcome, [replicas], _ = ask_stream(zones("a3 b3"), stream(policy, 4, replicas=given))
     assert (outcome, replicas[:2], per_zone(replicas)) == ("placed", given[0], "aabb")
     given = [["a-0", "a-1", "a-2"]]
-    outcome, [replicas], decision = place_one(
-        zones("a3 b3"), stream("s", 4, policy, replicas=given)
-    )
+    outcome, [replicas], decision = ask_stream(zones("a3 b3"), stream(policy, 4, replicas=given))
     assert (outcome, replicas[:3], len(replicas)) == ("degraded", given[0], 4)
     assert "aware of zone" in decision.warnings[0].message
 
@@ -231,18 +222,18 @@ def test_as_many_as_brute_force_and_the_same_for_any_order(seed):
     rng = random.Random(seed)
     keys = ["zone", "rack", "row"][: rng.randint(1, 3)]
     nodes = [
-        node(
+        tagged_node(
             f"n{i}",
-            status=rng.choice([Liveness.UP] * 4 + [Liveness.DEAD, Liveness.SUSPECT]),
+            status=rng.choice(["up"] * 4 + ["dead", "suspect"]),
             **{key: rng.choice("abc") for key in keys if rng.random() < 0.9},
         )
         for i in range(rng.randint(1, 9))
     ]
     factor = rng.randint(1, 5)
-    asked = stream("s", factor, aware(*keys), shards=2)
-    outcome, shards, _ = place_one(nodes, asked)
+    asked = stream(aware(*keys), factor, shards=2)
+    outcome, shards, _ = ask_stream(nodes, asked)
     most = best_by_brute_force(nodes, factor, keys)
     assert [len(shard) for shard in shards] == [most, most]
     assert outcome == ("placed" if most == factor else "partial" if most else "waiting")
     for _ in range(3):
-        assert place_one(rng.sample(nodes, len(nodes)), asked)[1] == shards
+        assert ask_stream(rng.sample(nodes, len(nodes)), asked)[1] == shards
