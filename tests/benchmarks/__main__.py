@@ -9,6 +9,7 @@ other, on one embedded broker.
 import dataclasses
 import signal
 import sys
+from collections.abc import Callable
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -89,23 +90,18 @@ def placement(quick: QuickOption = False, output: OutputOption = Output.TEXT) ->
     """Measure placements a second and the balance reached, in one run with CRUSH and Kafka."""
     about, extent = machine.describe(), placing.QUICK if quick else placing.FULL
     placed = _placement(extent)
-    if output is Output.JSON:
-        _write({"machine": about, **placing_report.as_json(extent, placed)})
-    else:
-        report.show_machine(Console(), about)
-        placing_report.show(Console(), extent, placed)
+    found = placing_report.as_json(extent, placed)
+    _report_part(output, about, found, partial(placing_report.show, extent=extent, results=placed))
 
 
 @app.command("planning")
 def planned(quick: QuickOption = False, output: OutputOption = Output.TEXT) -> None:
     """Measure what plans cost and how little they move, in one run with Kafka and osdmaptool."""
     about, amount = machine.describe(), planning.QUICK if quick else planning.FULL
-    found = _planning(amount)
-    if output is Output.JSON:
-        _write({"machine": about, **planning_report.as_json(amount, found)})
-    else:
-        report.show_machine(Console(), about)
-        planning_report.show(Console(), amount, found)
+    results = _planning(amount)
+    found = planning_report.as_json(amount, results)
+    show = partial(planning_report.show, amount=amount, found=results)
+    _report_part(output, about, found, show)
 
 
 @app.command()
@@ -149,11 +145,8 @@ def recovery(quick: QuickOption = False, output: OutputOption = Output.TEXT) -> 
         found = recovering.measure(
             extent, broker, "bench.", lambda what: progress.update(bar, description=what)
         )
-    if output is Output.JSON:
-        _write({"machine": about, **recovering_report.as_json(found)})
-    else:
-        report.show_machine(Console(), about)
-        recovering_report.show(Console(), found)
+    show = partial(recovering_report.show, found=found)
+    _report_part(output, about, recovering_report.as_json(found), show)
 
 
 @app.command("offline")
@@ -161,11 +154,19 @@ def large_files(quick: QuickOption = False, output: OutputOption = Output.TEXT) 
     """Measure place, check, plan and explain on a file of 100,000 shards on 2,000 nodes."""
     about, extent = machine.describe(), offline.QUICK if quick else offline.FULL
     found = _offline(extent)
+    taken = {"offline": [dataclasses.asdict(each) for each in found]}
+    _report_part(output, about, taken, partial(offline.show, extent=extent, found=found))
+
+
+def _report_part(
+    output: Output, about: dict[str, str], found: dict[str, Any], show: Callable[[Console], None]
+) -> None:
+    """Write one part's results as JSON, or the machine and its tables."""
     if output is Output.JSON:
-        _write({"machine": about, "offline": [dataclasses.asdict(each) for each in found]})
-    else:
-        report.show_machine(Console(), about)
-        offline.show(Console(), extent, found)
+        _write({"machine": about, **found})
+        return
+    report.show_machine(Console(), about)
+    show(Console())
 
 
 def _offline(extent: offline.Extent) -> list[offline.Taken]:
