@@ -4,7 +4,7 @@ Method: an eventful history is written to the topics of the embedded broker; com
 process.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from typer.testing import Result
 from schemas.topics import full_name
 from streaming.administration import apply_topics
 from streaming.brokers import make_producer
+from streaming.codec import OutRecord
 from streaming.runtime import EmbeddedBroker
 from tests.builders.batches import Commit
 from tests.builders.histories import eventful
@@ -30,6 +31,14 @@ def send(at: tuple[str, str], commits: Iterable[Commit]) -> None:
             full_name(record.topic, at[1]), record.value, record.key, headers=record.headers
         )
     assert producer.flush(20) == 0
+
+
+def send_altered(at: tuple[str, str], commits: Sequence[Commit]) -> OutRecord:
+    """Write the last assignment again with another epoch; returns it as it was."""
+    last = next(r for c in reversed(commits) for r in c if r.topic == "assignments.v1")
+    value = orjson.dumps(orjson.loads(last.value or b"") | {"epoch": 77})
+    send(at, [[last._replace(value=value)]])
+    return last
 
 
 @pytest.fixture(scope="module")
@@ -106,12 +115,7 @@ def test_what_differs_is_shown(
 ) -> None:
     at = (bootstrap, prefix)
     send(at, commits)
-    altered = next(r for c in reversed(commits) for r in c if r.topic == "assignments.v1")
-    value = orjson.dumps(orjson.loads(altered.value or b"") | {"epoch": 77})
-    producer = make_producer(bootstrap)
-    name = full_name("assignments.v1", prefix)
-    producer.produce(name, value, altered.key, headers=altered.headers)
-    assert producer.flush(20) == 0
+    altered = send_altered(at, commits)
     result = placer("replay", "--from-topic", "--verify", at=at)
     assert result.exit_code == 1
     assert "differences, the first:" in result.stdout

@@ -15,10 +15,9 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from typer.testing import Result
 
 from schemas.topics import full_name
-from streaming.brokers import make_producer
 from streaming.doctor import machine_checks
 from tests.builders.histories import eventful
-from tests.streaming.cli.test_replay import send
+from tests.streaming.cli.test_replay import send, send_altered
 from tests.systems.waiting import until
 
 Placer = Callable[..., Result]
@@ -111,12 +110,7 @@ def test_an_open_transaction_is_named_with_the_command_that_ends_it(
 def test_an_altered_state_is_found(placer: Placer, bootstrap: str, prefix: str) -> None:
     commits = eventful()
     send((bootstrap, prefix), commits)
-    altered = next(r for c in reversed(commits) for r in c if r.topic == "assignments.v1")
-    value = orjson.dumps(orjson.loads(altered.value or b"") | {"epoch": 77})
-    producer = make_producer(bootstrap)
-    name = full_name("assignments.v1", prefix)
-    producer.produce(name, value, altered.key, headers=altered.headers)
-    assert producer.flush(20) == 0
+    send_altered((bootstrap, prefix), commits)
     code, found = examined(placer, (bootstrap, prefix))
     assert (code, found["rebuild"]["health"]) == (3, "fail")
     assert "placer replay --from-topic --verify" in found["rebuild"]["action"]
