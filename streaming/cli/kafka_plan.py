@@ -67,9 +67,9 @@ def observe_touched(saved: SavedPlan, snapshot: Snapshot) -> Touched:
     shards = {}
     for key, fields in was.shards.items():
         topic, _, number = key.rpartition("/")
-        held = _replicas(snapshot.topics.get(topic), int(number))
-        if held is not None:
-            shards[key] = {**fields, "replicas": held}
+        partition = snapshot.partition(topic, int(number))
+        if partition is not None:
+            shards[key] = {**fields, "replicas": [str(broker) for broker in partition.replicas]}
     streams = {
         name: _stream(fields, snapshot.topics[name])
         for name, fields in was.streams.items()
@@ -93,13 +93,6 @@ def _node(
     if RACK_TAG in tags and broker.rack != tags[RACK_TAG]:
         found["tags"] = {**tags, RACK_TAG: broker.rack}
     return found
-
-
-def _replicas(topic: Topic | None, number: int) -> list[str] | None:
-    for each in topic.partitions if topic is not None else ():
-        if each.number == number:
-            return [str(broker) for broker in each.replicas]
-    return None
 
 
 def _stream(was: Mapping[str, Any], topic: Topic) -> dict[str, Any]:

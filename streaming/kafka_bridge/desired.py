@@ -121,16 +121,15 @@ def find_desired(
     """
     keys = {*tables.assignments, *tables.partitions_with_moves()}
     for name, number in sorted(keys):
-        topic = snapshot.topics.get(name)
-        known = topic is not None and number < len(topic.partitions)
+        topic, partition = snapshot.topics.get(name), snapshot.partition(name, number)
         if name in stale:
             yield Desired((name, number), Standing.WAIT, why="the topic was made anew")
-        elif topic is None or not known:
+        elif topic is None or partition is None:
             stopped = _unsaid(tables, memory, (name, number))
             acks = tuple(_say(MoveStopped, each) for each in stopped)
             yield Desired((name, number), Standing.WAIT, acks=acks, why="there is no partition")
         else:
-            yield _desire(snapshot, topic, topic.partitions[number], tables, memory)
+            yield _desire(snapshot, topic, partition, tables, memory)
 
 
 def _desire(
@@ -256,8 +255,8 @@ def _compare_running(case: _Case, now: tuple[int, ...], target: tuple[int, ...])
     that broker as added and as removed, and never be reached (seen with Kafka 4.3.1).
     """
     partition, opened = case.partition, case.opened
-    hangs = not {*partition.adding}.isdisjoint(partition.removing)
-    if not hangs and {*case.registered(partition.target)} == {*case.registered(target)}:
+    ends = not partition.never_ends
+    if ends and {*case.registered(partition.target)} == {*case.registered(target)}:
         found = replace(_copying(case, target), standing=Standing.RUNNING)
         begun = opened is not None and opened.state is MoveState.ISSUED
         return replace(found, acks=(_say(MoveAccepted, opened),)) if opened and begun else found
@@ -265,7 +264,7 @@ def _compare_running(case: _Case, now: tuple[int, ...], target: tuple[int, ...])
         adding = ", ".join(map(str, partition.adding))
         why = f"somebody else reassigns it: it adds {adding}"
         return Desired(case.key, Standing.YIELD, target, move=opened, why=why)
-    if opened is not None and not hangs and {*partition.adding} <= {*target}:
+    if opened is not None and ends and {*partition.adding} <= {*target}:
         return _start(case, target)
     return _cancel(case, target, "its move was called off")
 

@@ -209,10 +209,8 @@ def _set_entries(snapshot: Snapshot, config: str) -> frozenset[EntryKey]:
 
 def _is_reassigned(found: EntryKey, snapshot: Snapshot) -> bool:
     """Return whether copies of the entry's partition still run, whoever asked for them."""
-    (name, number), _ = _parse(found)
-    topic = snapshot.topics.get(name)
-    known = topic is not None and number < len(topic.partitions)
-    return topic is not None and known and topic.partitions[number].is_reassigned
+    partition = snapshot.partition(*_parse(found)[0])
+    return partition is not None and partition.is_reassigned
 
 
 def _parse(found: EntryKey) -> tuple[PartitionId, int]:

@@ -41,6 +41,15 @@ class Partition:
         return bool(self.adding or self.removing)
 
     @property
+    def never_ends(self) -> bool:
+        """Whether the reassignment waits for ever for a replica that it does not want.
+
+        So does one that replaced another without a cancel between and removes a broker that the
+        other was adding (seen with Kafka 4.3.1).
+        """
+        return not {*self.adding}.isdisjoint(self.removing)
+
+    @property
     def target(self) -> tuple[int, ...]:
         """The replicas after the reassignment, in the order of preference."""
         return tuple(broker for broker in self.listed if broker not in self.removing)
@@ -60,6 +69,8 @@ class Partition:
 @dataclass(frozen=True, slots=True)
 class Topic:
     """A topic by its name; `uid` is its topic id, which a topic that is made anew does not share.
+
+    `partitions` are in the order of their numbers, from 0 on without a gap.
 
     `min_in_sync` is `min.insync.replicas` as it applies to the topic; `policy` the text of its own
     configuration `placement.policy`, if set.
@@ -112,6 +123,12 @@ class Snapshot:
     sizes: Mapping[tuple[str, int], Mapping[int, int]] = field(default_factory=dict)
     disks: Mapping[int, Disk] = field(default_factory=dict)
     sized_at: int | None = None
+
+    def partition(self, topic: str, number: int) -> Partition | None:
+        """Return a partition; None where the topic or the number is unknown."""
+        found = self.topics.get(topic)
+        known = found is not None and number < len(found.partitions)
+        return found.partitions[number] if found is not None and known else None
 
     def live(self) -> frozenset[int]:
         """Return the brokers that are registered and not fenced."""

@@ -98,7 +98,7 @@ def sort_wave(wave: Wave, snapshot: Snapshot, uids: Mapping[str, str]) -> Standi
         partition = find_partition(snapshot, key, uids)
         if partition is None:
             standing.gone.append(key)
-        elif partition.target == change.after and _is_under_way(partition):
+        elif _is_under_way(partition) and partition.target == change.after:
             dead = _dead(partition.adding, snapshot)
             if dead:
                 standing.stuck[key] = f"{dead}, to which it is being copied"
@@ -140,12 +140,7 @@ def _sort_waiting(
 
 
 def _is_under_way(partition: Partition) -> bool:
-    """Whether the reassignment comes to an end by itself.
-
-    One that replaced another without a cancel between keeps what that one added, and where it
-    removes that too, waits for ever for a replica that it does not want (seen with Kafka 4.3.1).
-    """
-    return partition.is_reassigned and not {*partition.adding} & {*partition.removing}
+    return partition.is_reassigned and not partition.never_ends
 
 
 def find_partition(
@@ -155,7 +150,7 @@ def find_partition(
     topic = snapshot.topics.get(key[0])
     if topic is None or uids.get(topic.name, topic.uid) != topic.uid:
         return None
-    return next((each for each in topic.partitions if each.number == key[1]), None)
+    return snapshot.partition(*key)
 
 
 def find_strangers(
