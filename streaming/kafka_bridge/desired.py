@@ -12,6 +12,7 @@ from enum import StrEnum
 from schemas.acks import MoveAccepted, MoveCompleted, MoveFailed, MoveMessage, MoveStopped
 from schemas.outputs import Assignment, Move, MoveState
 from streaming.kafka_bridge.admin_client import PartitionId
+from streaming.kafka_bridge.election import needs_election
 from streaming.kafka_bridge.importer import replication_factor
 from streaming.kafka_bridge.memory import AckKey, Memory
 from streaming.kafka_bridge.snapshot import Partition, Snapshot, Topic
@@ -138,7 +139,7 @@ def _desire(
     key = (topic.name, partition.number)
     moves, assignment = tables.moves_of(key), tables.assignments.get(key)
     if not moves and assignment is not None and _is_at_rest(partition, assignment):
-        elects = _may_elect(snapshot, partition, partition.listed)
+        elects = needs_election(partition, partition.listed, snapshot)
         return Desired(key, Standing.SETTLED, partition.listed, elects=elects)
     if any(_is_no_broker(name) for each in moves for name in (each.add, each.remove) if name):
         return Desired(key, Standing.WAIT, why="a move names a node that is no broker")
@@ -175,15 +176,6 @@ def _is_at_rest(partition: Partition, assignment: Assignment) -> bool:
     listed = tuple(map(str, partition.listed))
     moved = partition.is_reassigned or assignment.move_id is not None
     return not moved and listed == assignment.replicas
-
-
-def _may_elect(snapshot: Snapshot, partition: Partition, target: tuple[int, ...]) -> bool:
-    """Return whether the first of the list could lead and does not."""
-    first = target[0] if target else None
-    if first is None or partition.leader == first or first not in partition.in_sync:
-        return False
-    broker = snapshot.brokers.get(first)
-    return broker is not None and not broker.fenced
 
 
 def _unsaid(tables: Tables, memory: Memory, key: PartitionId) -> list[Move]:
@@ -290,7 +282,7 @@ def _settled(case: _Case, target: tuple[int, ...]) -> Desired:
     if opened is not None and opened.add and int(opened.add) not in partition.in_sync:
         return replace(found, standing=Standing.WAIT, why=f"{opened.add} is out of sync again")
     acks = () if opened is None else (_say(MoveCompleted, opened),)
-    return replace(found, acks=acks, elects=_may_elect(case.snapshot, partition, target))
+    return replace(found, acks=acks, elects=needs_election(partition, target, case.snapshot))
 
 
 def _start(case: _Case, target: tuple[int, ...]) -> Desired:

@@ -269,7 +269,7 @@ def _rates_to_set(
     found: dict[int, dict[str, int | None]] = {}
     for config, broker, wanted in sorted(_rates(throttled, rate)):
         current = _rates_now(snapshot)[config].get(broker)
-        if broker not in snapshot.live() or current == wanted:
+        if not snapshot.is_live(broker) or current == wanted:
             continue
         if current is None or current in own_rates:
             found.setdefault(broker, {})[config] = wanted
@@ -304,6 +304,6 @@ def _rates_to_remove(
         needed, others = {broker for _, broker in wanted[entries]}, foreign[entries]
         for broker, current in _rates_now(snapshot)[config].items():
             free = others is not None and broker not in others | needed
-            if free and current in own_rates and broker in snapshot.live():
+            if free and current in own_rates and snapshot.is_live(broker):
                 found.setdefault(broker, {})[config] = None
     return found

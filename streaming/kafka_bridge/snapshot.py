@@ -130,6 +130,11 @@ class Snapshot:
         known = found is not None and number < len(found.partitions)
         return found.partitions[number] if found is not None and known else None
 
+    def is_live(self, broker: int) -> bool:
+        """Return whether a broker is registered and not fenced."""
+        found = self.brokers.get(broker)
+        return found is not None and not found.fenced
+
     def live(self) -> frozenset[int]:
         """Return the brokers that are registered and not fenced."""
         return frozenset(broker.id for broker in self.brokers.values() if not broker.fenced)

@@ -69,7 +69,7 @@ def find_missing(own: OwnThrottles, snapshot: Snapshot) -> OwnThrottles:
     rates = {
         broker: {c: r for c, r in configs.items() if broker not in _rates(snapshot.throttles, c)}
         for broker, configs in own.rates.items()
-        if broker in snapshot.live()
+        if snapshot.is_live(broker)
     }
     entries = {
         topic: {

@@ -189,7 +189,7 @@ _NAMED_MAX = 5
 
 def _dead(brokers: Iterable[int], snapshot: Snapshot) -> str:
     """Name those of the brokers that are not live; empty where all are."""
-    dead = [each for each in brokers if each not in snapshot.live()]
+    dead = [each for each in brokers if not snapshot.is_live(each)]
     if not dead:
         return ""
     many = "brokers" if len(dead) > 1 else "broker"
