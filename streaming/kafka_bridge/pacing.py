@@ -21,6 +21,7 @@ from streaming.kafka_bridge.desired import Desired, Standing
 from streaming.kafka_bridge.memory import Claims, EntryKey
 from streaming.kafka_bridge.snapshot import Partition, Snapshot
 from streaming.kafka_bridge.tables import Tables
+from streaming.kafka_bridge.throttling import entries_of, rates_of
 
 # Cruise Control's `num.concurrent.partition.movements.per.broker` is 5 for large partitions, and it
 # raises that to 12 by its adjuster; small partitions wait for rounds, so the bound is above both.
@@ -137,7 +138,7 @@ def find_throttle_changes(
     foreign: dict[str, set[int] | None] = {}
     wanted_now: dict[str, set[tuple[PartitionId, int]]] = {}
     for config, entries in wanted.items():
-        current = _entries_now(snapshot)[config]
+        current = entries_of(snapshot.throttles, config)
         _group(added, config, {each for each in entries if not _is_set(current, *each)})
         needed = {(config, topic, f"{number}:{broker}") for (topic, number), broker in entries}
         kept = {each for each in claims.entries if _is_reassigned(each, snapshot)}
@@ -191,19 +192,14 @@ def _is_ours(found: EntryKey, snapshot: Snapshot, tables: Tables, rates: Collect
         return False
     key = (topic, int(number))
     rate_config = LEADER_RATE if config == LEADER_ENTRIES else FOLLOWER_RATE
-    has_our_rate = _rates_now(snapshot)[rate_config].get(int(broker)) in rates
+    has_our_rate = rates_of(snapshot.throttles, rate_config).get(int(broker)) in rates
     return int(broker) in _brokers_of_moves(tables, key) or (
         has_our_rate and bool(tables.moves_of(key))
     )
 
 
-def _entries_now(snapshot: Snapshot) -> dict[str, Mapping[str, frozenset[str]]]:
-    throttles = snapshot.throttles
-    return {LEADER_ENTRIES: throttles.leader_entries, FOLLOWER_ENTRIES: throttles.follower_entries}
-
-
 def _set_entries(snapshot: Snapshot, config: str) -> frozenset[EntryKey]:
-    current = _entries_now(snapshot)[config]
+    current = entries_of(snapshot.throttles, config)
     return frozenset((config, topic, each) for topic, found in current.items() for each in found)
 
 
@@ -268,7 +264,7 @@ def _rates_to_set(
 ) -> Rates:
     found: dict[int, dict[str, int | None]] = {}
     for config, broker, wanted in sorted(_rates(throttled, rate)):
-        current = _rates_now(snapshot)[config].get(broker)
+        current = rates_of(snapshot.throttles, config).get(broker)
         if not snapshot.is_live(broker) or current == wanted:
             continue
         if current is None or current in own_rates:
@@ -287,11 +283,6 @@ def _rates(throttled: Sequence[Desired], rate: int | None) -> Iterator[tuple[str
     return ((config, broker, named) for (config, broker), named in most.items())
 
 
-def _rates_now(snapshot: Snapshot) -> dict[str, Mapping[int, int]]:
-    throttles = snapshot.throttles
-    return {LEADER_RATE: throttles.leader_rates, FOLLOWER_RATE: throttles.follower_rates}
-
-
 def _rates_to_remove(
     wanted: Mapping[str, Collection[tuple[PartitionId, int]]],
     foreign: Mapping[str, set[int] | None],
@@ -302,7 +293,7 @@ def _rates_to_remove(
     found: dict[int, dict[str, int | None]] = {}
     for config, entries in ((LEADER_RATE, LEADER_ENTRIES), (FOLLOWER_RATE, FOLLOWER_ENTRIES)):
         needed, others = {broker for _, broker in wanted[entries]}, foreign[entries]
-        for broker, current in _rates_now(snapshot)[config].items():
+        for broker, current in rates_of(snapshot.throttles, config).items():
             free = others is not None and broker not in others | needed
             if free and current in own_rates and snapshot.is_live(broker):
                 found.setdefault(broker, {})[config] = None

@@ -52,13 +52,13 @@ def find_throttles(
     for each in copied:
         topic, number = each.key
         for config, brokers in ((LEADER_ENTRIES, each.sources), (FOLLOWER_ENTRIES, each.targets)):
-            there = _entries(snapshot.throttles, config).get(topic, frozenset())
+            there = entries_of(snapshot.throttles, config).get(topic, frozenset())
             wanted = {f"{number}:{broker}" for broker in brokers}
             if _EVERY_REPLICA not in there and wanted - there:
                 ours = entries.setdefault(topic, {})
                 ours[config] = ours.get(config, frozenset()) | (wanted - there)
         for config, brokers in ((LEADER_RATE, each.sources), (FOLLOWER_RATE, each.targets)):
-            unset = live - _rates(snapshot.throttles, config).keys()
+            unset = live - rates_of(snapshot.throttles, config).keys()
             for broker in {*brokers} & unset:
                 rates.setdefault(broker, {}).setdefault(config, rate)
     return OwnThrottles(rates, entries)
@@ -67,13 +67,13 @@ def find_throttles(
 def find_missing(own: OwnThrottles, snapshot: Snapshot) -> OwnThrottles:
     """Find those of our throttles that are not set, on live brokers and topics that exist."""
     rates = {
-        broker: {c: r for c, r in configs.items() if broker not in _rates(snapshot.throttles, c)}
+        broker: {c: r for c, r in configs.items() if broker not in rates_of(snapshot.throttles, c)}
         for broker, configs in own.rates.items()
         if snapshot.is_live(broker)
     }
     entries = {
         topic: {
-            config: ours - _entries(snapshot.throttles, config).get(topic, frozenset())
+            config: ours - entries_of(snapshot.throttles, config).get(topic, frozenset())
             for config, ours in configs.items()
         }
         for topic, configs in own.entries.items()
@@ -88,13 +88,13 @@ def find_removable(own: OwnThrottles, snapshot: Snapshot) -> OwnThrottles:
         broker: {
             config: rate
             for config, rate in configs.items()
-            if _rates(snapshot.throttles, config).get(broker) == rate
+            if rates_of(snapshot.throttles, config).get(broker) == rate
         }
         for broker, configs in own.rates.items()
     }
     entries = {
         topic: {
-            config: ours & _entries(snapshot.throttles, config).get(topic, frozenset())
+            config: ours & entries_of(snapshot.throttles, config).get(topic, frozenset())
             for config, ours in configs.items()
         }
         for topic, configs in own.entries.items()
@@ -121,9 +121,11 @@ def _without_empty(
     )
 
 
-def _rates(throttles: Throttles, config: str) -> Mapping[int, int]:
+def rates_of(throttles: Throttles, config: str) -> Mapping[int, int]:
+    """Return the rates that a broker's configuration sets now, in bytes a second by broker."""
     return throttles.leader_rates if config == LEADER_RATE else throttles.follower_rates
 
 
-def _entries(throttles: Throttles, config: str) -> Mapping[str, frozenset[str]]:
+def entries_of(throttles: Throttles, config: str) -> Mapping[str, frozenset[str]]:
+    """Return the replicas that a topic's configuration throttles now, by topic."""
     return throttles.leader_entries if config == LEADER_ENTRIES else throttles.follower_entries

@@ -112,7 +112,7 @@ def apply(
 
 
 def _load(plan: Path) -> "tuple[SavedPlan, ReassignmentPlan]":
-    from streaming.cli.kafka_plan import reassignment_plan
+    from streaming.cli.commands.kafka.saved_plan import reassignment_plan
     from streaming.offline import SavedPlanInvalid, load_plan
 
     try:
@@ -143,7 +143,7 @@ def _check(
     shown: Output | None,
 ) -> None:
     """Refuse a cluster that is not as it was planned on; `shown`: print what would be done."""
-    from streaming.cli.kafka_plan import find_changes
+    from streaming.cli.commands.kafka.saved_plan import find_changes
     from streaming.kafka_bridge import ApplyRefused
 
     anew = executor.begins_anew(direction)
