@@ -26,7 +26,7 @@ class RuleSet:
 
     @property
     def divides_by_weight(self) -> bool:
-        """Whether the weights of a domain's nodes decide how many replicas it may hold."""
+        """Return whether the weights of a domain's nodes decide how many replicas it may hold."""
         return any(rule.divides_by_weight for rule in self.rules)
 
     @property

@@ -190,7 +190,7 @@ class StreamCatalog(Mapping[str, Stream]):
 
     @property
     def divides_by_weight(self) -> bool:
-        """Whether a policy compiled here has a rule that divides by the weights of nodes."""
+        """Return whether a policy compiled here has a rule that divides by the weights of nodes."""
         return any(RuleSet(each.rules).divides_by_weight for each in self._policies.values())
 
     def policy_of(self, index: int) -> Policy | None:

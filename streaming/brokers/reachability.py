@@ -36,7 +36,7 @@ class Reachability:
 
     @property
     def is_away(self) -> bool:
-        """Whether no broker answered when it was last looked."""
+        """Return whether no broker answered when it was last looked."""
         return self._away_since is not None
 
     def __call__(self, error: KafkaError) -> None:

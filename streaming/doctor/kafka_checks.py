@@ -27,7 +27,7 @@ CLOCK_AHEAD_SECONDS_MAX = 5.0
 
 
 def check_broker(settings: Settings) -> str | CheckFailure:
-    """Whether the brokers answer, and what version they are."""
+    """Return whether the brokers answer, and what version they are."""
     with connect_admin(*_connection(settings)) as client:
         nodes = client.describe_cluster()["brokers"]
         found = client.get_broker_version_data(nodes[0]["broker_id"]).broker_version

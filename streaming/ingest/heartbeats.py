@@ -98,7 +98,7 @@ def _plain_headers(headers: pa.ListArray) -> Mask:
 
 
 def _ascii(values: pa.Array, count: Callable[[NDArray[np.generic]], Integers]) -> Mask | bool:
-    """Whether all header values of a record are ASCII."""
+    """Return whether all header values of a record are ASCII."""
     content = values.buffers()[2]
     if content is None or not (np.frombuffer(content, np.uint8) >= 0x80).any():
         return True

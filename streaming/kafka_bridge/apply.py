@@ -53,7 +53,7 @@ class ApplyRefused(StreamingError):
 
 
 class Surroundings(Protocol):
-    """What an executor is told and tells while it works."""
+    """The clock and the person of an executor: it reports to them and may be stopped by them."""
 
     def now_ms(self) -> int:
         """Return the time."""
@@ -62,7 +62,7 @@ class Surroundings(Protocol):
         """Wait, less where a stop is asked for."""
 
     def is_stopping(self) -> bool:
-        """Whether a person has asked to stop."""
+        """Return whether a person has asked to stop."""
 
     def tell(self, message: str) -> None:
         """Tell a person."""
@@ -81,7 +81,7 @@ class Outcome:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything is as the plan has it and nothing is left behind."""
+        """Return whether everything is as the plan has it and nothing is left behind."""
         return not (self.failures or self.left or self.stopped)
 
 
@@ -104,8 +104,10 @@ class Executor:
         self._refused: set[PartitionId] = set()
 
     def begins_anew(self, direction: Direction) -> bool:
-        """Whether the cluster has to be as it was planned on, since nothing was begun. Raises
-        ApplyRefused where there is nothing to go back from, JournalInvalid."""
+        """Return whether nothing was begun, so that the cluster has to be as it was planned on.
+
+        Raises ApplyRefused where there is nothing to go back from, JournalInvalid.
+        """
         journal = self._store.load()
         if journal is not None and journal.plan != self._plan.hash:
             message = f"the journal is of plan {journal.plan}, this is plan {self._plan.hash}: "

@@ -48,8 +48,11 @@ _NAMED_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class BridgeOptions:
-    """`imports` selects topics and reads racks; `in_flight_max` bounds the partitions in flight on
-    a broker; `rate` throttles moves that name none, in bytes a second."""
+    """The options of the live bridge.
+
+    `imports` selects topics and reads racks. `in_flight_max` bounds the partitions in flight on a
+    broker. `rate` throttles moves that name none, in bytes a second.
+    """
 
     imports: ImportOptions = field(default_factory=ImportOptions)
     membership: MembershipOptions = field(default_factory=MembershipOptions)
@@ -59,9 +62,10 @@ class BridgeOptions:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to do now. `memory` holds once the messages are delivered; `notes` are for people.
+    """The actions and messages of one look, and `notes` for people.
 
-    Where messages are not delivered the earlier memory stays, and they are said again.
+    `memory` holds once the messages are delivered. Where they are not, the earlier memory stays,
+    and they are said again.
     """
 
     actions: tuple[Action, ...]

@@ -41,8 +41,10 @@ def arrived_bytes(
 
 
 def seconds_left(first: Progress, now: Progress, elapsed_seconds: float) -> float | None:
-    """Estimate the time that is left from what arrived since the first measure; None until
-    something has, and when nothing is left."""
+    """Estimate the time that is left from the bytes that arrived since the first measure.
+
+    None until some have, and when nothing is left.
+    """
     arrived = now.bytes_done - first.bytes_done
     if arrived <= 0 or elapsed_seconds <= 0 or now.bytes_done >= now.bytes_total:
         return None

@@ -38,7 +38,7 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """What is wanted of a partition.
+    """The list of replicas that a partition is to have, and the way there.
 
     `target`: its list, leader first; `adding`: the part of it that is to be copied; `running`: the
     brokers that a reassignment of ours copies to now; `sources`: those that are copied from. `rate`
@@ -262,7 +262,7 @@ def _compare_running(case: _Case, now: tuple[int, ...], target: tuple[int, ...])
 
 
 def _copying(case: _Case, target: tuple[int, ...]) -> Desired:
-    """What is wanted, with the copies of ours that run now; nothing is done yet."""
+    """Describe the copies of ours that run now; nothing is done yet."""
     partition = case.partition
     now = Desired(case.key, Standing.WAIT, target, move=case.opened, rate=case.rate)
     return replace(now, running=partition.adding, sources=partition.replicas)

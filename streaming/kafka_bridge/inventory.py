@@ -35,7 +35,7 @@ WORD = "stream"
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What is to be said of topics, and what a person should know.
+    """Messages about topics for the reconciler, and notes for people.
 
     `uids`: the topic id that each stream stands for once the messages are read.
     """

@@ -49,7 +49,7 @@ class MembershipOptions:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What is to be said of brokers, and what a person should know."""
+    """Messages about brokers for the reconciler, and notes for people."""
 
     messages: tuple[NodeMessage, ...] = ()
     notes: tuple[str, ...] = ()

@@ -37,12 +37,12 @@ class Partition:
 
     @property
     def is_reassigned(self) -> bool:
-        """Whether a reassignment of the partition is under way."""
+        """Return whether a reassignment of the partition is under way."""
         return bool(self.adding or self.removing)
 
     @property
     def never_ends(self) -> bool:
-        """Whether the reassignment waits for ever for a replica that it does not want.
+        """Return whether the reassignment waits for ever for a replica that it does not want.
 
         So does one that replaced another without a cancel between and removes a broker that the
         other was adding (seen with Kafka 4.3.1).
@@ -56,13 +56,15 @@ class Partition:
 
     @property
     def replicas(self) -> tuple[int, ...]:
-        """The replicas without those that a reassignment only adds (KIP-860 names the accident of
-        taking the union for a replication factor)."""
+        """The replicas without those that a reassignment only adds.
+
+        KIP-860 names the accident of taking the union for a replication factor.
+        """
         return tuple(broker for broker in self.listed if broker not in self.adding)
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether a replica of the assignment is out of sync."""
+        """Return whether a replica of the assignment is out of sync."""
         return not set(self.replicas) <= set(self.in_sync)
 
 

@@ -35,7 +35,7 @@ Wave = Mapping[PartitionId, Change]
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentPlan:
-    """What is to be carried out, wave after wave; `hash` is what the plan is approved by."""
+    """Changes to carry out, wave after wave; the plan is approved by its `hash`."""
 
     hash: str
     waves: tuple[Wave, ...]

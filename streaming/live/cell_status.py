@@ -80,7 +80,7 @@ class CellStatus:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether no shard is worse than degraded and nothing is held."""
+        """Return whether no shard is worse than degraded and nothing is held."""
         fine = ("healthy", "rebalancing", "degraded")
         return self.check.diagnosis.worst in fine and not self.holds
 

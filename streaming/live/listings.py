@@ -239,7 +239,7 @@ LISTINGS: Mapping[str, Listing] = {
 
 
 def _restart_state(view: NodeView) -> str:
-    """Whether another life of the node's process waits for its turn, or is refused."""
+    """Return whether another life of the node's process waits for its turn, or is refused."""
     if view.lives.refused is not None:
         return "refused"
     return "none" if view.lives.pending is None else "pending"

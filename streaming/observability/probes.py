@@ -43,7 +43,7 @@ class Probes:
             self._over = why
 
     def check_live(self) -> Verdict:
-        """Whether the process should go on, and why."""
+        """Return whether the process should go on, and why."""
         with self._lock:
             if self._over is not None:
                 return False, self._over
@@ -52,7 +52,7 @@ class Probes:
             return True, "ok"
 
     def check_ready(self) -> Verdict:
-        """Whether it does its work, and why."""
+        """Return whether it does its work, and why."""
         live, why = self.check_live()
         if not live:
             return live, why

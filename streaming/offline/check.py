@@ -74,7 +74,7 @@ class CheckResult:
 
     @property
     def fixable(self) -> bool:
-        """Whether a violation can be mended."""
+        """Return whether a violation can be mended."""
         kinds = (each.violation_class for each in self.diagnosis.violations)
         return ViolationClass.FIXABLE in kinds
 

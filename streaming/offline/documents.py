@@ -166,7 +166,7 @@ def _pieces(text: str) -> Sequence[tuple[int, str]]:
 
 
 def _is_ndjson(text: str, lines: Sequence[str]) -> bool:
-    """Whether every line is a document, or was meant to be one."""
+    """Return whether every line is a document, or was meant to be one."""
     if len(lines) < 2 or any(map(_DOCUMENT.match, lines)):
         return False
     objects = [line for line in lines if line.startswith("{")]

@@ -146,13 +146,13 @@ class ExplainResult:
 
     @property
     def has_unanswered(self) -> bool:
-        """Whether one of the streams does not have what it asked for."""
+        """Return whether one of the streams does not have what it asked for."""
         outcomes = (getattr(each.decision, "outcome", None) for each in self.streams)
         return any(outcome in (None, *UNANSWERED) for outcome in outcomes)
 
     @property
     def has_degraded(self) -> bool:
-        """Whether one of the streams has what it asked for, but breaks a preferred rule."""
+        """Return whether one of the streams has what it asked for, but breaks a preferred rule."""
         return any(
             getattr(each.decision, "outcome", None) is Outcome.DEGRADED for each in self.streams
         )
@@ -279,7 +279,7 @@ class _OtherStreams:
 
 
 def _is_complete(rows: Sequence[Sequence[int]], policy: Policy, event: StreamCreated) -> bool:
-    """Whether every shard has as many different, known nodes as the stream asks for."""
+    """Return whether every shard has as many different, known nodes as the stream asks for."""
     copies = policy.copies(event.replication_factor)
     return all(len(row) >= copies and EMPTY not in row and len({*row}) == len(row) for row in rows)
 

@@ -30,7 +30,7 @@ class NearestResult:
 
     @property
     def has_unanswered(self) -> bool:
-        """Whether a client finds no replica of something."""
+        """Return whether a client finds no replica of something."""
         return any(choice["replica"] is None for choice in self.choices)
 
     def body(self) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class PlaceResult:
 
     @property
     def has_unanswered(self) -> bool:
-        """Whether a stream does not have what it asked for."""
+        """Return whether a stream does not have what it asked for."""
         return any(
             isinstance(decision, RefusedStream) or decision.outcome in UNANSWERED
             for decision in self.decisions
@@ -56,7 +56,7 @@ class PlaceResult:
 
     @property
     def has_degraded(self) -> bool:
-        """Whether a stream has what it asked for, but not as it wished."""
+        """Return whether a stream has what it asked for, but not as it wished."""
         outcomes = (getattr(decision, "outcome", None) for decision in self.decisions)
         return Outcome.DEGRADED in outcomes
 

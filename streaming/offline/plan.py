@@ -81,7 +81,7 @@ class PlanResult:
 
     @property
     def has_broken_rule(self) -> bool:
-        """Whether a required rule stays broken."""
+        """Return whether a required rule stays broken."""
         return any(each["strength"] == "required" for each in self.unfixable)
 
     def loads(self, after: bool) -> dict[str, int]:

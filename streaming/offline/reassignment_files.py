@@ -43,7 +43,7 @@ class ReassignmentFiles:
         return found
 
     def commands(self) -> list[str]:
-        """What carries the files out, command by command."""
+        """List the commands that carry the files out, in their order."""
         return [*self._commands()]
 
     def _commands(self) -> Iterator[str]:

@@ -60,7 +60,7 @@ class VerifyResult:
 
     @property
     def is_current(self) -> bool:
-        """Whether what the moves rest on is as it was."""
+        """Return whether what the moves rest on is as it was."""
         return not self.changes
 
     def body(self) -> dict[str, Any]:
@@ -151,8 +151,10 @@ def _waves(told: Sequence[Any]) -> tuple[dict[tuple[str, int], tuple[str, ...]],
 
 
 def _refuse_other_waves(saved: SavedPlan) -> None:
-    """Raise SavedPlanInvalid where the last lists of a shard do not hold the nodes that the moves,
-    which the hash covers, leave there."""
+    """Raise SavedPlanInvalid where the last lists of a shard differ from what its moves leave.
+
+    The hash covers the moves.
+    """
     if saved.waves is None:
         return
     held: dict[tuple[str, int], Counter[str]] = {}

@@ -117,7 +117,7 @@ class BatchApplier:
 
     @property
     def awaits_time(self) -> bool:
-        """Whether time alone may decide something: a node may fall silent, a move expire."""
+        """Return whether time alone may decide something: a node may fall silent, a move expire."""
         return self._reconciler.awaits_time
 
     def take_over(self) -> None:

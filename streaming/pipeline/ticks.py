@@ -56,7 +56,7 @@ class Ticker:
         self._writer.flush(self._interval_seconds)
 
     def is_caught_up(self, seen: int) -> bool:
-        """Whether a reader that has seen tick number `seen` is at the end of the log."""
+        """Return whether a reader that has seen tick number `seen` is at the end of the log."""
         newest = max(self._written.values(), default=0)
         return seen >= 0 and (newest - seen) * self._interval_seconds <= BEHIND_SECONDS_MAX
 

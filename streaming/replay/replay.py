@@ -46,7 +46,7 @@ class ReplayEnd:
     time_ms: int | None = None
 
     def is_before(self, entry: JournalEntry) -> bool:
-        """Whether the entry lies beyond."""
+        """Return whether the entry lies beyond."""
         if self.sequence is not None and entry.sequence > self.sequence:
             return True
         return self.time_ms is not None and entry.now >= self.time_ms

@@ -158,13 +158,13 @@ class Verification:
         return [each for each in found if not self._is_mended(each)]
 
     def _is_mended(self, found: RecordDifference) -> bool:
-        """Whether the record was written again since, as it should be."""
+        """Return whether the record was written again since, as it should be."""
         place = (found.topic, found.key)
         written = self._repaired.get(place, found)
         return written is not found and written == self._wanted.get(place, written)
 
     def _is_earlier(self, record: Record) -> bool:
-        """Whether it is of a log and from before the snapshot, which keeps none."""
+        """Return whether it is of a log and from before the snapshot, which keeps none."""
         at = (record.value or {}).get("at")
         return record.topic in LOGS and isinstance(at, int) and at <= self._started_at
 

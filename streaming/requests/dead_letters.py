@@ -65,7 +65,7 @@ class DeadLetter:
         return f"{self.header('topic')}-{self.header('partition')}@{offsets}"
 
     def is_about(self, topic: str, partition: int, offset: int) -> bool:
-        """Whether it is the letter of the record there, or sums it up among others."""
+        """Return whether it is the letter of the record there, or sums it up among others."""
         if (self.header("topic"), self.header("partition")) != (topic, str(partition)):
             return False
         first = int(self.header("offset"))
@@ -89,7 +89,7 @@ class DeadLetter:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing of the record was cut."""
+        """Return whether nothing of the record was cut."""
         value, key = self.record.raw or b"", self.record.raw_key or b""
         kept = [
             each for each in self.record.raw_headers if not each[0].startswith(LETTER_HEADER_PREFIX)

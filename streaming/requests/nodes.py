@@ -158,7 +158,7 @@ def _record(settings: Settings, leaving: Departure) -> OutgoingRecord:
 
 
 def _has_left(record: Record, node_id: str) -> bool:
-    """Whether a record of the topology says that the node is unregistered, or known no more."""
+    """Return whether a record of the topology shows that the node is unregistered or forgotten."""
     if record.key != node_id:
         return False
     return record.value is None or record.value["liveness"] == Liveness.UNREGISTERED

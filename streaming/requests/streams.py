@@ -82,7 +82,7 @@ class StreamAnswer:
 
     @property
     def is_satisfied(self) -> bool:
-        """Whether the stream has what was asked for."""
+        """Return whether the stream has what was asked for."""
         decision = self.decision
         return decision is not None and is_satisfied(decision)
 
@@ -206,7 +206,7 @@ def read_streams(settings: Settings) -> StreamRequests:
 
 
 def is_satisfied(decision: Decision) -> bool:
-    """Whether a stream has what was asked for last."""
+    """Return whether a stream has what was asked for last."""
     return decision.outcome in _SATISFIED and decision.requested is None
 
 

@@ -102,7 +102,7 @@ def ensure_jars(name: JarSet) -> list[Path]:
 
 
 def has_jars(name: JarSet) -> bool:
-    """Whether the jars of a set are in the cache, so that `ensure` fetches nothing."""
+    """Return whether the jars of a set are in the cache, so that `ensure` fetches nothing."""
     jars = jar_lock()[name]
     return _is_complete(_directory(name, jars), jars)
 

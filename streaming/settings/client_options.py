@@ -77,7 +77,7 @@ _PKCS8 = ("-----BEGIN PRIVATE KEY-----", "-----BEGIN ENCRYPTED PRIVATE KEY-----"
 
 
 def is_encrypted(options: Mapping[str, str]) -> bool:
-    """Whether the connection is TLS."""
+    """Return whether the connection is TLS."""
     return _protocol(options).endswith("SSL")
 
 

@@ -23,8 +23,10 @@ _PLACED = ("placed", "degraded")
 
 
 class Claims(BaseModel):
-    """What holds at the end. It is judged `settle_seconds` after the last step, so that what should
-    not happen had the time to, and again until all of it holds or `within_seconds` more are over.
+    """Conditions at the end of a run.
+
+    They are judged `settle_seconds` after the last step, so that what should not happen had the
+    time to, and again until all of them hold or `within_seconds` more are over.
 
     `healed`: every stream has all its replicas on nodes that live, no required rule is broken and
     no move is open; `unchanged`: every shard stands on the nodes where it stood before the first

@@ -60,7 +60,7 @@ class ExecutorBehaviour(BaseModel):
     seed: int = 0
 
     def draw(self, move_id: str, what: str) -> bool:
-        """Whether this happens to this move."""
+        """Return whether this happens to this move."""
         share: float = getattr(self, what)
         return random.Random(f"{self.seed}:{what}:{move_id}").random() < share
 
@@ -135,7 +135,7 @@ class SimulatedCopies:
                 self._end(move_id, move)
 
     def _may_copy(self, move: Mapping[str, Any]) -> bool:
-        """Whether the node that a copy goes to is there; its source is only a suggestion."""
+        """Return whether the node that a copy goes to is there; its source is only a suggestion."""
         return move.get("add") is None or self._serves(move["add"])
 
     def _end(self, move_id: str, move: Mapping[str, Any]) -> None:

@@ -152,7 +152,7 @@ class Fleet:
         return [node_id for node_id, life in self._lives.items() if life.alive]
 
     def can_serve(self, node_id: str) -> bool:
-        """Whether a copy can go to the node: one of these has to beat, others are not known."""
+        """Return whether a copy can go to the node: a node of this fleet has to beat."""
         life = self._lives.get(node_id)
         return life is None or life.alive
 

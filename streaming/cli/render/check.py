@@ -1,4 +1,4 @@
-"""What `placer check` shows to people: totals, what is broken with the worst first, then the rest.
+"""Shows the answer of `placer check` to people: totals, broken rules, the worst first, the rest.
 
 Lists are bounded; `--output json` has all of them.
 """
@@ -219,7 +219,7 @@ def _show_critical(
 
 
 def _has_no_spare(copies: "Copies") -> bool:
-    """Whether the quorum of the stream takes as many copies as its shards have at most."""
+    """Return whether the quorum of the stream takes as many copies as its shards have at most."""
     return bool(copies.nodes.shape[1] <= copies.quorum)
 
 

@@ -1,4 +1,4 @@
-"""What `placer describe` shows to people: all that is known of a thing, a label before each part.
+"""Shows the answer of `placer describe` to people: every part of a thing after its label.
 
 Lists are bounded, so that a screen is a screen; `--output json` has all.
 """

@@ -86,7 +86,7 @@ def build_tree(
 
 
 def stands_in(node: "ClusterNode", path: str) -> bool:
-    """Whether the node stands in the domain; all stand in the root, which is empty."""
+    """Return whether the node stands in the domain; all stand in the root, which is empty."""
     return f"{node.location or f'/{UNLOCATED}'}/".startswith(f"{path}/")
 
 
@@ -102,7 +102,7 @@ class FoldedTree:
         }
 
     def is_open(self, branch: Branch) -> bool:
-        """Whether anything below it is shown."""
+        """Return whether anything below it is shown."""
         return branch.path in self._shown
 
     def shown_children(self, branch: Branch) -> list[Branch]:
@@ -117,7 +117,7 @@ class FoldedTree:
 
     @property
     def has_hidden(self) -> bool:
-        """Whether anything of the tree is not shown."""
+        """Return whether anything of the tree is not shown."""
         return self._has_hidden(self.root)
 
     def _has_hidden(self, branch: Branch) -> bool:

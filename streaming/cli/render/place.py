@@ -1,4 +1,4 @@
-"""What `placer place` shows to people: the fleet, then stream by stream, or a summary of both."""
+"""Shows the answer of `placer place` to people: the fleet and its streams, or a summary."""
 
 from collections import Counter
 from typing import TYPE_CHECKING, Any

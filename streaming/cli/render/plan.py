@@ -1,4 +1,4 @@
-"""What `placer plan` shows to people: the fleet before and after, the moves, what stays broken."""
+"""Shows the answer of `placer plan` to people: the fleet, the moves, the rules still broken."""
 
 from collections import Counter
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""What `placer status` shows to people: a summary first, then the fleet by location.
+"""Shows the answer of `placer status` to people: a summary first, then the fleet by location.
 
 The summary is a few lines at any size of a fleet. The tree below it takes the room that is left.
 """
