@@ -1,9 +1,9 @@
 """`make bench`: how fast and evenly we place and plan beside our peers, and the latency.
 
-`python -m tests.benchmarks placement`, `planning`, `offline`, `latency` or `recovery` measures one
-part. The first two run in this process and in those of the peers, the third runs the command line;
-for latency the application and the floor beneath it run as processes of their own, one after the
-other, on one embedded broker.
+`python -m tests.benchmarks placement`, `planning`, `offline`, `latency`, `recovery` or
+`reassignment` measures one part. The first two run in this process and in those of the peers, the
+third runs the command line. For latency the application and the floor beneath it run as processes
+of their own, one after the other, on one embedded broker.
 """
 
 import dataclasses
@@ -33,6 +33,7 @@ from tests.benchmarks import (
     planning,
     planning_peers,
     planning_report,
+    reassigning,
     recovering,
     recovering_report,
     report,
@@ -156,6 +157,20 @@ def large_files(quick: QuickOption = False, output: OutputOption = Output.TEXT) 
     found = _offline(extent)
     taken = {"offline": [dataclasses.asdict(each) for each in found]}
     _report_part(output, about, taken, partial(offline.show, extent=extent, found=found))
+
+
+@app.command()
+def reassignment(quick: QuickOption = False, output: OutputOption = Output.TEXT) -> None:
+    """Count the copies of plans for a Kafka cluster beside Kafka's own tool and the least."""
+    about, extent = machine.describe(), reassigning.QUICK if quick else reassigning.FULL
+    with (
+        TemporaryDirectory(prefix="placer-bench-") as scratch,
+        Progress(console=Console(stderr=True), transient=True) as progress,
+    ):
+        tell = partial(_describe, progress, progress.add_task("", total=None))
+        found = list(reassigning.measure(extent, Path(scratch), tell))
+    taken = {"reassignment": [dataclasses.asdict(each) for each in found]}
+    _report_part(output, about, taken, partial(reassigning.show, extent=extent, found=found))
 
 
 def _report_part(

@@ -6,9 +6,8 @@ embedded broker. There is one broker, so that a plan is asked about (`--verify`)
 which leads to where everything is, is carried out (`--execute`).
 """
 
-import re
-import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import orjson
@@ -16,15 +15,12 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from streaming.offline.reassignment import parse_reassignment, reassignment_json
-from streaming.runtime import EmbeddedBroker, jars, java
+from streaming.runtime import EmbeddedBroker
 from tests.builders.offline_clusters import run
+from tests.systems.kafka_tools import REASSIGN, printed_reassignments, run_tool
 
 pytestmark = pytest.mark.long
 
-LOCK = Path(__file__).with_name("kafka-tools.lock")
-COMMAND = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
-# Each run starts a JVM, which takes two seconds where nothing else runs.
-PATIENCE_SECONDS = 120
 # Brokers of the plan that there are not, for the replicas to go to.
 OTHERS = ("201", "202")
 
@@ -32,24 +28,9 @@ Tool = Callable[..., str]
 
 
 @pytest.fixture
-def tool(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> Tool:
-    """Runs the tool with some words; what it says."""
-    classes = jars.ensure_jars("broker")
-    monkeypatch.setenv("PLACER_JARS_LOCK", str(LOCK))
-    classes = [*classes, *jars.ensure_jars("broker")]
-    monkeypatch.delenv("PLACER_JARS_LOCK")
-    path = ":".join(map(str, classes))
-    begin = [str(java.find_java().executable), "-cp", path, COMMAND]
-
-    def say(*words: str) -> str:
-        command = [*begin, "--bootstrap-server", broker.bootstrap_servers, *words]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    return say
+def tool(broker: EmbeddedBroker) -> Tool:
+    """Runs the tool with some words; its output."""
+    return partial(run_tool, REASSIGN, broker.bootstrap_servers)
 
 
 @pytest.fixture
@@ -62,11 +43,6 @@ def topics(broker: EmbeddedBroker, prefix: str) -> list[str]:
     return sorted(topic.topic for topic in made)
 
 
-def printed(said: str) -> list[str]:
-    """The reassignments that the tool prints, each on a line of its own."""
-    return re.findall(r"^\{.*\}$", said, re.MULTILINE)
-
-
 def test_the_tool_reads_and_prints_what_we_write_and_read(
     tool: Tool, topics: list[str], tmp_path: Path
 ) -> None:
@@ -74,7 +50,9 @@ def test_the_tool_reads_and_prints_what_we_write_and_read(
     (tmp_path / "topics.json").write_bytes(orjson.dumps(wanted))
     broker_id = "1"
     asked = ("--topics-to-move-json-file", str(tmp_path / "topics.json"))
-    current, proposed = printed(tool(*asked, "--broker-list", broker_id, "--generate"))
+    current, proposed = printed_reassignments(
+        tool(*asked, "--broker-list", broker_id, "--generate")
+    )
     assert {nodes.nodes for nodes in parse_reassignment(current).values()} == {(broker_id,)}
     for text in (current, proposed):
         assert reassignment_json(parse_reassignment(text)) == text
@@ -100,7 +78,7 @@ def test_the_tool_reads_and_prints_what_we_write_and_read(
 
     # It carries out the way back, and prints what there was before: the same bytes.
     executed = tool("--reassignment-json-file", str(back), "--execute")
-    assert printed(executed) == [current]
+    assert printed_reassignments(executed) == [current]
     started = ",".join(f"{topic}-{partition}" for topic, partition in sorted(planned))
     assert f"Successfully started partition reassignments for {started}" in executed
     done = tool("--reassignment-json-file", str(back), "--verify")
