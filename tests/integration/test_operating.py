@@ -5,6 +5,7 @@ answers topic; what it did is seen in the output topics.
 """
 
 import signal
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -168,14 +169,15 @@ def test_a_hold_is_lifted_by_the_hash_that_was_seen(system: System) -> None:
         detect(system, node, "up", 2)
     system.inputs.stream("t", replication_factor=2, policy={"strategy": "spread", "nodes": HELD})
     assert outputs.decision("t")["outcome"] == "placed"
-    before = set(outputs.latest("moves.v1"))
     refused(system, "NOTHING_TO_DO", "hold", "override", "/held", "--hash", WRONG_HASH)
     for node in HELD:
         detect(system, node, "down", 3)
     outputs.wait(lambda: holds(system), "a HOLD")
+    # The first report may have come to a batch of its own, when there was nothing to hold yet.
+    before = moves_off(system, HELD)
     refused(system, "NOTHING_TO_DO", "hold", "override", "/eu/z1", "--dry-run")
     refused(system, "IMPACT_CHANGED", "hold", "override", "/held", "--hash", WRONG_HASH)
-    assert set(outputs.latest("moves.v1")) == before
+    assert moves_off(system, HELD) == before
     assert shown(system, "hold", "override", "/held")["nodes"] == len(HELD)
     agree(system, "hold", "override", "/held")
     ended = outputs.wait(lambda: holds(system)[1:], "the hold is lifted")
@@ -183,6 +185,12 @@ def test_a_hold_is_lifted_by_the_hash_that_was_seen(system: System) -> None:
     assert answered(system, "/held") == ["NOTHING_TO_DO", "IMPACT_CHANGED", "REQUEST_ACCEPTED"]
     refused(system, "NOTHING_TO_DO", "hold", "override", "/held", "--hash", WRONG_HASH)
     outputs.check()
+
+
+def moves_off(system: System, nodes: Collection[str]) -> set[str]:
+    """The moves that take a replica off one of the nodes, open and ended."""
+    moves = system.outputs.latest("moves.v1")
+    return {move_id for move_id, move in moves.items() if move["remove"] in nodes}
 
 
 def detect(system: System, node: str, status: str, sequence: int) -> None:
