@@ -37,8 +37,7 @@ class Supervised:
             error.add_note(self.application.output)
             raise
         outputs.check()
-        answers = [r.value["outcome"] for r in outputs.of("decisions.v1") if r.key == stream]
-        assert answers == ["placed"], answers
+        assert self._answers(stream) == ["placed"], self._answers(stream)
         views = outputs.of("topology.v1")
         assert "dead" not in {view.value["liveness"] for view in views if view.value}
 
@@ -56,4 +55,10 @@ class Supervised:
     def _placed(self, stream: str, shards: int) -> bool:
         if not self.application.running:
             self.application = self.system.launch(**self._settings)
-        return len(self.system.outputs.replicas(stream)) == shards
+        # Both are of one transaction, but each topic's leader shows it in its own time.
+        placed = len(self.system.outputs.replicas(stream)) == shards
+        return placed and bool(self._answers(stream))
+
+    def _answers(self, stream: str) -> list[str]:
+        decisions = self.system.outputs.of("decisions.v1")
+        return [each.value["outcome"] for each in decisions if each.key == stream]
