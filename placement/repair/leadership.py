@@ -11,6 +11,8 @@ from typing import Any
 from placement.diagnosis import live_slots
 from placement.model import RepairMode
 from placement.repair.needs import RepairScope
+from placement.repair.targets import score
+from placement.rules import Strength
 from placement.state import ClusterState
 
 
@@ -40,7 +42,10 @@ def next_leader(state: ClusterState, scope: RepairScope, shard: int) -> int | No
     if scope.traits(stream).names_leaders:
         copies = scope.rule_set(stream).count_possible_leaders(copies)
     if live[0] == 0:
-        return _better_leader(state, scope, shard, nodes, [s for s in live if s < copies])
+        found = _better_leader(state, scope, shard, nodes, [s for s in live if s < copies])
+        if found is None and copies < len(live) == stream.copies:
+            return _exchanged_leader(state, scope, shard, live[copies:])
+        return found
     able, up = topology.can_lead, topology.eligible
     return max(live, key=lambda s: int(rank_successors(s < copies, able[nodes[s]], up[nodes[s]])))
 
@@ -61,3 +66,24 @@ def _better_leader(
     up = [nodes[0], *(nodes[slot] for slot in slots if topology.eligible[nodes[slot]])]
     best = scope.rule_set(stream).best_leaders(up, topology.can_lead, topology)
     return None if nodes[0] in best else nodes.index(best[0])
+
+
+def _exchanged_leader(
+    state: ClusterState, scope: RepairScope, shard: int, slots: list[int]
+) -> int | None:
+    """Find a leader among the copies with a role, in these slots, that the leader changes with.
+
+    A copy with a role leads after all others were lost for a while. Once all are back, the rules
+    are kept better with both in each other's slot, and nothing has to be copied for that.
+    """
+    topology, case = state.topology, scope.needs(shard).case
+    if shard in state.ledger.by_shard or case.spec.repair == RepairMode.DEAD_ONLY:
+        return None
+    able = [s for s in slots if topology.can_lead[case.nodes[s]] & topology.eligible[case.nodes[s]]]
+    if not able:
+        return None
+    exchanged = {slot: score(case.exchanging(0, slot), scope.judging) for slot in able}
+    best = min(able, key=lambda slot: exchanged[slot].key)
+    now = score(case, scope.judging)
+    better = any(exchanged[best].is_better_than(now, strength) for strength in Strength)
+    return best if better else None

@@ -152,6 +152,10 @@ class ShardCase(NamedTuple):
         nodes[slot] = node
         return self._replace(nodes=nodes)
 
+    def exchanging(self, slot: int, other: int) -> "ShardCase":
+        """Copy the case with the nodes of two slots exchanged."""
+        return self.with_node(slot, self.nodes[other]).with_node(other, self.nodes[slot])
+
 
 @dataclass(frozen=True, slots=True)
 class RuleScore:
@@ -213,8 +217,8 @@ def _can_be_led(case: ShardCase, slots: Sequence[int], topology: Topology) -> bo
 
     Copies with a role of their own never do.
     """
-    plain = max(case.factor - RuleSet(case.rules).role_copies, 1)
-    return any(topology.can_lead[case.nodes[slot]] for slot in slots if slot < plain)
+    most = RuleSet(case.rules).count_possible_leaders(case.factor)
+    return any(topology.can_lead[case.nodes[slot]] for slot in slots if slot < most)
 
 
 def find_target(case: ShardCase, slot: int, view: View, may_stay: bool = False) -> int | Reason:
