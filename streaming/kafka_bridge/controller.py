@@ -87,7 +87,13 @@ def find_step(snapshot: Snapshot, tables: Tables, memory: Memory, options: Bridg
     seen = _observe(snapshot, tables, memory, options)
     stale = find_stale_streams(snapshot, tables, seen)
     desired = tuple(find_desired(snapshot, tables, seen, stale))
-    seen = replace(seen, foreign_since=_foreign_since(desired, snapshot, seen, memory))
+    foreign = {each.key[0] for each in desired if each.standing is Standing.FOREIGN}
+    unobserved = memory.unobserved_ms(snapshot.at)
+    seen = replace(
+        seen,
+        stale_since=advance_since(seen.stale_since, stale, snapshot.at, unobserved),
+        foreign_since=advance_since(seen.foreign_since, foreign, snapshot.at, unobserved),
+    )
     brokers = find_membership(snapshot, tables, seen, options.membership, options.imports)
     topics = find_inventory(snapshot, tables, seen, options.imports, stale)
     acks = _acks_to_say(desired, snapshot, tables, seen)
@@ -151,14 +157,6 @@ def _is_answered(word: tuple[str, str], said_at: int, tables: Tables) -> bool:
         return False
     reported = -1 if view.reported is None else view.reported.sequence
     return max(view.sequence, reported) >= said_at
-
-
-def _foreign_since(
-    desired: Sequence[Desired], snapshot: Snapshot, seen: Memory, before: Memory
-) -> dict[str, int]:
-    foreign = {each.key[0] for each in desired if each.standing is Standing.FOREIGN}
-    unobserved = before.unobserved_ms(snapshot.at)
-    return advance_since(seen.foreign_since, foreign, snapshot.at, unobserved)
 
 
 def _acks_to_say(

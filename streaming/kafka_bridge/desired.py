@@ -126,7 +126,8 @@ def find_desired(
         if name in stale:
             yield Desired((name, number), Standing.WAIT, why="the topic was made anew")
         elif topic is None or partition is None:
-            stopped = _unsaid(tables, memory, (name, number))
+            doubtful = name in memory.missing_since and not memory.is_settled(name, snapshot.at)
+            stopped = [] if doubtful else _unsaid(tables, memory, (name, number))
             acks = tuple(_say(MoveStopped, each) for each in stopped)
             yield Desired((name, number), Standing.WAIT, acks=acks, why="there is no partition")
         else:

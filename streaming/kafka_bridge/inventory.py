@@ -25,9 +25,6 @@ from streaming.kafka_bridge.tables import Tables, is_called_off
 
 StreamMessage = StreamCreated | StreamAltered | StreamDropped
 
-# A look that lacks a topic may have been made while the topic was being made anew, and one whose
-# list is strange while an answer was under way.
-SETTLE_MS = 5_000
 # Of a record: headers, the spec and its policy without the lists.
 SPEC_BYTES_MAX = 8 * 1024
 WORD = "stream"
@@ -80,19 +77,13 @@ def find_inventory(
 ) -> Inventory:
     """Find what the reconciler has to be told of topics.
 
-    `memory.missing_since` and `foreign_since` have to be those of this snapshot; what they name is
-    dropped when it has been so for `SETTLE_MS`, and adopted anew where there is a topic.
+    The times in `memory` have to be those of this snapshot; a stream that is missing, stale or
+    foreign for long enough is dropped, and adopted anew where there is a topic.
     """
     racks = any(broker.rack for broker in snapshot.brokers.values())
     messages: list[StreamMessage] = []
     notes: list[str] = []
     uids = {name: uid for name, uid in memory.uids.items() if name in tables.decisions}
-    settled = {
-        name
-        for since in (memory.missing_since, memory.foreign_since)
-        for name, at in since.items()
-        if snapshot.at - at >= SETTLE_MS
-    }
     names = {topic.name for topic in snapshot.topics.values() if is_wanted(topic, options)}
     for name in sorted(names | {each.stream for each in tables.living_streams()}):
         decision, topic = tables.decisions.get(name), snapshot.topics.get(name)
@@ -102,10 +93,10 @@ def find_inventory(
         if not _lives(decision):
             assert topic is not None
             found = _creation(topic, decision, snapshot, tables, options, racks)
-        elif name in stale or name in settled:
+        elif memory.is_settled(name, snapshot.at):
             assert decision is not None
             found = StreamDropped(stream=name, sequence=_next_sequence(decision, snapshot))
-        elif topic is None or name not in names:
+        elif topic is None or name not in names or name in stale:
             continue
         else:
             assert decision is not None

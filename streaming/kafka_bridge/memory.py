@@ -12,6 +12,9 @@ from streaming.kafka_bridge.admin_client import PartitionId
 
 # An answer takes a batch or two; what has none after so long was refused or lost.
 ANSWER_TIMEOUT_MS = 30_000
+# A look is answered by any broker, and some lag behind the controller: one of three showed 2,500 of
+# 20,000 new partitions. In the looks of so long a time not all are answered by one that lags.
+SETTLE_MS = 10_000
 # Between two looks: above it the process slept or the clock jumped, and nobody was observed.
 LOOK_GAP_MAX_MS = 30_000
 
@@ -19,7 +22,6 @@ AckKey = tuple[str, str, int]
 """A move's id, the name of the message, and the number of the reminder it answers."""
 Since = Mapping[str, int]
 """The time in ms since when something has been seen without a break, by name."""
-
 
 EntryKey = tuple[str, str, str]
 """A configuration, a topic and one of its throttled replicas, `partition:broker`."""
@@ -40,8 +42,9 @@ class Memory:
     """`words`: when something was said last that has no answer yet, by subject.
 
     `uids`: the topic id that a stream stands for. `said`: when an acknowledgement was sent.
-    `silent_since`: brokers that are fenced or gone; `missing_since`, `foreign_since`: streams whose
-    topic is missing, or whose lists somebody else has changed. `refused`: Kafka's error by
+    `silent_since`: brokers that are fenced or gone; `missing_since`, `stale_since`,
+    `foreign_since`: streams whose topic is missing or not the one that they describe, or whose
+    lists somebody else has changed. `refused`: Kafka's error by
     partition, of the reassignments that were asked for last. `in_flight_max`, `claims`: see
     `pacing`.
     """
@@ -52,6 +55,7 @@ class Memory:
     said: Mapping[AckKey, int] = field(default_factory=dict)
     silent_since: Mapping[int, int] = field(default_factory=dict)
     missing_since: Since = field(default_factory=dict)
+    stale_since: Since = field(default_factory=dict)
     foreign_since: Since = field(default_factory=dict)
     refused: Mapping[PartitionId, str] = field(default_factory=dict)
     in_flight_max: int | None = None
@@ -61,6 +65,11 @@ class Memory:
         """Return whether the answer to a word may still come."""
         said_at = self.words.get(word)
         return said_at is not None and 0 <= at - said_at < ANSWER_TIMEOUT_MS
+
+    def is_settled(self, stream: str, at: int) -> bool:
+        """Return whether all looks agree that a stream does not describe its topic."""
+        times = (self.missing_since, self.stale_since, self.foreign_since)
+        return any(at - since.get(stream, at) >= SETTLE_MS for since in times)
 
     def unobserved_ms(self, at: int) -> int:
         """Return the ms since the last look in which nobody can have been observed."""
