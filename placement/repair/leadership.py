@@ -47,7 +47,11 @@ def next_leader(state: ClusterState, scope: RepairScope, shard: int) -> int | No
             return _exchanged_leader(state, scope, shard, live[copies:])
         return found
     able, up = topology.can_lead, topology.eligible
-    return max(live, key=lambda s: int(rank_successors(s < copies, able[nodes[s]], up[nodes[s]])))
+    ranks = {s: int(rank_successors(s < copies, able[nodes[s]], up[nodes[s]])) for s in live}
+    best = max(ranks.values())
+    first = [nodes[s] for s, rank in ranks.items() if rank == best]
+    # Of equals the one that the policy prefers, so that the lead does not change again.
+    return nodes.index(scope.rule_set(stream).best_leaders(first, able, topology)[0])
 
 
 def _better_leader(
