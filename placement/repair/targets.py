@@ -60,9 +60,9 @@ def find_alternatives(
     - `most`: by rule, the highest penalty that a node may have.
 
     Of a kind, the node comes first that limits leave free, then the nearest, the least loaded, the
-    first by id. Two nodes are of one kind if every rule has the same penalty for them, and if at
-    every level and tag they share the domains of the same replicas, and each is, or each is not,
-    the last free node of its domain.
+    first by id. Two nodes are of one kind if both may lead or neither may, if every rule has the
+    same penalty for them, and if at every level and tag they share the domains of the same
+    replicas, and each is, or each is not, the last free node of its domain.
     """
     topology, found = context.topology, np.flatnonzero(mask)
     minded = [rule.penalty(context) for rule in rules]
@@ -77,7 +77,7 @@ def find_alternatives(
     places = (column for scope in scopes for column in _domain_columns(topology, scope, context))
     kinds = np.zeros(len(found), np.int64)
     numbers = 1
-    for told_apart in (*minded, *places):
+    for told_apart in (topology.can_lead, *minded, *places):
         column = told_apart[found].astype(np.int64)
         size = int(column.max()) + 1
         if numbers * size > _NUMBERS_MAX:
