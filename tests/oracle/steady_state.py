@@ -101,6 +101,8 @@ def _judge_uneven(world: World, shard: Shard, kept: list[str], targets: list[str
         return
     for old in filter(world.alive, kept):
         for node in targets:
+            if world.nodes[old]["location"] and not world.nodes[node]["location"]:
+                continue  # nodes without a location come last
             after = [node if each == old else each for each in kept]
             if all(judge.keeps(tier, after) for tier in tiers):
                 yield f"{shard} with {kept} is uneven, though {after} would not be"
