@@ -175,10 +175,14 @@ class ShardDiagnosis:
     ) -> Reason | None:
         if violation.rule == SURPLUS_RULE:
             return None
-        can_lead = self._topology.can_lead
-        if violation.rule == LEADER_RULE and any(can_lead[node] for node in shard.live or ()):
+        if violation.rule == LEADER_RULE and self._can_be_led(shard):
             return None
         return self._fixability.why_not(shard.spec, rule, shard.live)
+
+    def _can_be_led(self, shard: ShardToDiagnose) -> bool:
+        """Return whether a live replica may lead; copies with a role never do."""
+        plain, can_lead = shard.nodes[: self._fixability.possible_leaders], self._topology.can_lead
+        return any(can_lead[node] for node in shard.live or () if node in plain)
 
     def _violation(
         self,
