@@ -215,9 +215,10 @@ def score(case: ShardCase, topology: Topology) -> RuleScore:
 def _can_be_led(case: ShardCase, slots: Sequence[int], topology: Topology) -> bool:
     """Return whether a replica in one of the slots may lead.
 
-    Copies with a role of their own never do.
+    Copies with a role of their own, in the last slots, never do. A list may be longer than asked
+    for, until its surplus is removed.
     """
-    most = RuleSet(case.rules).count_possible_leaders(case.factor)
+    most = RuleSet(case.rules).count_possible_leaders(max(case.factor, len(case.nodes)))
     return any(topology.can_lead[case.nodes[slot]] for slot in slots if slot < most)
 
 
