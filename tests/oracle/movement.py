@@ -222,16 +222,19 @@ class MovementBound:
         moves = [world.all_moves[move_id] for move_id in movement.issued]
         done = [move for move in moves if move["state"] == "completed"]
         moves = [move for move in done if move["cause"] in JUDGED_CAUSES]
-        held = _undo_wishes(world.staying(final), done)
+        # A replica at a doubtful place counts, and may have to leave as well.
+        views = [_undo_wishes(stands(final), done) for stands in (world.staying, world.settled)]
         for old in {move["remove"] for move in moves} - {None, *final, *movement.lost}:
             capacity = world.nodes.get(old, {}).get("capacity")
             full = capacity is not None and load[old] >= capacity
             if full or not world.may_receive(old) or not world.judge(shard[0]).admits(old):
                 continue
-            for new in {move["add"] for move in moves} & set(held):
-                after = [old if node == new else node for node in held]
-                if not more_broken(world, shard, held, after):
-                    yield f"{shard} left {old} for {new}, though {after} is as good as {held}"
+            for new in {move["add"] for move in moves} & set(views[0]):
+                undone = [[old if node == new else node for node in held] for held in views]
+                pairs = list(zip(views, undone, strict=True))
+                if not any(more_broken(world, shard, held, after) for held, after in pairs):
+                    there, here = undone[0], views[0]
+                    yield f"{shard} left {old} for {new}, though {there} is as good as {here}"
 
 
 def _undo_wishes(replicas: list[str], done: list[Value]) -> list[str]:

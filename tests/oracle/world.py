@@ -97,6 +97,10 @@ class World:
         doubtful place."""
         return [node for node in self.kept(replicas) if not self.is_leaving(node)]
 
+    def settled(self, replicas: Sequence[str]) -> list[str]:
+        """Those of them whose nodes are not to be emptied, at doubtful places, too."""
+        return [node for node in self.kept(replicas) if not self.is_draining(node)]
+
     def is_leaving(self, node_id: str) -> bool:
         """Whether the node is to be emptied, or where it stands is doubtful."""
         return self.is_draining(node_id) or self.nodes[node_id]["guard"] == "quarantined"
