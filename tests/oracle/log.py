@@ -347,7 +347,7 @@ class Log(World):
         if move["add"]:
             self.movement.issue(shard, move)
         if move["cause"] in RULE_CAUSES:
-            if (shard, move["add"]) in self._left:
+            if (shard, move["add"]) in self._left and not self.movement.follows_order(move):
                 self._say(f"move {key} brings {shard} back to {move['add']}, which a rule left")
             self._left[shard, move["remove"]] = key
 

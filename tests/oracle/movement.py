@@ -161,7 +161,7 @@ class MovementBound:
         done = [m for m in moves if m["state"] == "completed" and m["cause"] in late]
         filled = sum(move["add"] in movement.started for move in done)
         allowed = under_way + excused + filled + sum(node in moved_on for node in fresh)
-        allowed += sum(self._is_called_on(shard, move, moves) for move in moves)
+        allowed += sum(self._is_called_on(move, moves) for move in moves)
         lost = sum(move["state"] == "completed" and move["add"] in movement.lost for move in moves)
         most = len(gained) * (TORN_FACTOR if movement.torn else 1)
         if len(moves) > most + allowed + lost:
@@ -169,14 +169,14 @@ class MovementBound:
             ends = f"{sorted(movement.started)} to {self._world.assignments[shard]['replicas']}"
             yield f"{shard} went from {ends}, for which too many copies were issued: {told}"
 
-    def _is_called_on(self, shard: Shard, move: Value, moves: Iterable[Value]) -> bool:
+    def _is_called_on(self, move: Value, moves: Iterable[Value]) -> bool:
         """Whether a wish takes on what one of the moves has brought, and could not be known of
         when that was issued."""
         brought = [m for m in moves if m["add"] == move["remove"]]
         wishes = {"preferred_rule": brought, "balance": [m for m in brought if _is_for_balance(m)]}
         if not wishes.get(move["cause"]):
             return False
-        if self._world.decisions[shard[0]].get("strategy") in OWN_ORDER:
+        if self.follows_order(move):
             return True
         ids = [m["move_id"] for m in brought]
         if any(move["add"] in self._closed[each] for each in ids):
@@ -184,6 +184,11 @@ class MovementBound:
         # Its own replica is counted on the node since.
         now = self._loads[move["move_id"]][move["add"]] - 1
         return _is_for_balance(move) and any(now < self._loads[each][move["add"]] for each in ids)
+
+    def follows_order(self, move: Value) -> bool:
+        """Whether a strategy's own order may bring for a wish what a wish took elsewhere."""
+        strategy = self._world.decisions[move["stream"]].get("strategy")
+        return move["cause"] == "preferred_rule" and strategy in OWN_ORDER
 
     def _closed_nodes(self, stream: str) -> set[str]:
         """Nodes that are full, with what is about to leave, or that a shard of a stream whose
