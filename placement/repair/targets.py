@@ -29,7 +29,7 @@ from placement.allocator import (
 )
 from placement.assignments import EMPTY
 from placement.model import AdministrativeState, Code, Reason, StreamSpec
-from placement.policy import Policy
+from placement.policy import Balance, Policy
 from placement.rules import (
     NEVER,
     Mask,
@@ -316,6 +316,7 @@ def best_improving_move(
     - the best score
     - the node with the fewest shards of a colocated stream
     - a node that does not count for rules
+    - a node above its share, if rebalancing would even out totals first
     - a follower
     - the nearest target
     - from the fullest node to the emptiest
@@ -372,9 +373,23 @@ def _rank_move(case: ShardCase, slot: int, target: int, after: RuleScore, view: 
     doubted = not topology.counts_for_rules[node]
     wrong, wishes = after.key
     located = wrong, bool(_unlocated_mask(case, topology)[target]), wishes
-    first = (*located, held, not doubted, slot == 0, near, pressure, int(rank[node]), slot)
-    full = float(view.load[target] / topology.weight[target])
-    return (*first, bool(view.busy[target]), full, int(rank[target])), slot, target
+    full = _is_above_share(case.policy, node, view)
+    order = (held, not doubted, not full, slot == 0, near, pressure, int(rank[node]), slot)
+    filled = float(view.load[target] / topology.weight[target])
+    filling = (bool(view.busy[target]), filled, int(rank[target]))
+    return (*located, *order, *filling), slot, target
+
+
+def _is_above_share(policy: Policy, node: int, view: View) -> bool:
+    """Return whether rebalancing would take a replica off the node, so that repair takes it first.
+
+    What comes to the node and goes on from there would be copied twice.
+    """
+    if STRATEGIES[policy.strategy].balance is not Balance.TOTALS_FIRST:
+        return False
+    weight = np.where(view.topology.eligible, view.topology.weight, 0)
+    share = view.load[weight > 0].sum() * weight[node] / max(weight.sum(), 1e-9)
+    return bool(view.load[node] > np.ceil(share))
 
 
 def _find_other_moves(
