@@ -37,7 +37,7 @@ class FixabilityChecker:
 
     `topology`: the fleet. `judging`: the same as rules see it (`Topology.for_diagnosis`). `rules`:
     those of the streams' strategy. `load`: replicas by node index, of the whole cluster.
-    `possible_leaders`: how many replicas of a shard, from the first, may lead it.
+    `rule_set`: all rules together.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class FixabilityChecker:
     ) -> None:
         self._topology, self._judging, self._policy = topology, judging, policy
         self._factor = policy.copies(replication_factor)
-        self.possible_leaders = RuleSet(rules).count_possible_leaders(self._factor)
+        self.rule_set = RuleSet(rules)
         # Repair puts a lost copy where the cluster's balance suffers rather than nowhere, so that
         # this rule makes nothing but itself unfixable.
         self._required = [

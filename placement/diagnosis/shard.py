@@ -180,8 +180,13 @@ class ShardDiagnosis:
         return self._fixability.why_not(shard.spec, rule, shard.live)
 
     def _can_be_led(self, shard: ShardToDiagnose) -> bool:
-        """Return whether a live replica may lead; copies with a role never do."""
-        plain, can_lead = shard.nodes[: self._fixability.possible_leaders], self._topology.can_lead
+        """Return whether a live replica may lead.
+
+        Copies with a role, in the last slots, never do. A list may be longer than asked for, until
+        its surplus is removed.
+        """
+        slots, can_lead = max(self._factor, len(shard.nodes)), self._topology.can_lead
+        plain = shard.nodes[: self._fixability.rule_set.count_possible_leaders(slots)]
         return any(can_lead[node] for node in shard.live or () if node in plain)
 
     def _violation(

@@ -22,7 +22,13 @@ from placement.diagnosis import (
     worst_of,
 )
 from placement.diagnosis.fixability import is_wide
-from placement.model import AdministrativeState, Liveness, NodeAttributes, StreamSpec
+from placement.model import (
+    AdministrativeState,
+    Liveness,
+    NodeAttributes,
+    StreamSpec,
+    ViolationClass,
+)
 from placement.policy import Policy, compile_policy
 from placement.rules import RuleContext
 from placement.strategies import STRATEGIES
@@ -244,3 +250,17 @@ def test_equal_domains_are_equal_to_rules_that_count_them(written: dict[str, Any
                 others = [(node + 8) % 24 for node in reversed(nodes)]
                 one, other = (RuleContext(topology, 3, each) for each in (nodes, others))
                 assert rule.violations(one) == rule.violations(other)
+
+
+def test_a_surplus_replica_may_lead_a_list_that_is_too_long() -> None:
+    topology = Topology(("region",))
+    dead = Liveness.DEAD
+    for name, leads, state in (("a", False, Liveness.UP), ("b", True, dead), ("c", True, dead)):
+        topology.upsert(name, NodeAttributes(location="/r", leader=leads), state)
+    topology.upsert("d", NodeAttributes(location="/r"), Liveness.UP)
+    policy = compiled(topology, {"strategy": "spread"})
+    nodes = [[0, 1, 2, 3]]
+    each = StreamToDiagnose(StreamSpec("s", 1, 3, {}), policy, nodes, nodes)
+    found = {v.rule: v.violation_class for v in diagnose_cluster(topology, [each]).violations}
+    assert found["leader"] is ViolationClass.FIXABLE
+    assert found["replicas"] is ViolationClass.UNFIXABLE
