@@ -108,7 +108,7 @@ STREAMING: Mapping[str, set[str]] = {
     },
     "doctor": {"errors", "runtime", "settings", "brokers", "administration", "recovery"},
     # A Kafka cluster as the system that is placed: knows neither the core nor the stream.
-    "kafka_bridge": {"errors", "administration"},
+    "kafka_bridge": {"errors", "brokers", "administration"},
     # A whole system on one machine.
     "simulator": {"errors", "settings", "brokers"},
     "rerun": {"errors", "runtime", "brokers", "administration", "replay", "simulator"},

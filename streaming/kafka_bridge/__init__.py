@@ -6,7 +6,9 @@ functions of a `Snapshot`.
 """
 
 from streaming.kafka_bridge.admin_client import ClusterAdmin, KafkaAdmin
+from streaming.kafka_bridge.agent import Agent, BridgeRefused, Mode, Round
 from streaming.kafka_bridge.apply import ApplyRefused, Executor, Outcome, Surroundings
+from streaming.kafka_bridge.controller import BridgeOptions
 from streaming.kafka_bridge.copying import Progress, copied_bytes, seconds_left
 from streaming.kafka_bridge.importer import (
     RACK_TAG,
@@ -21,7 +23,16 @@ from streaming.kafka_bridge.importer import (
     replication_factor,
 )
 from streaming.kafka_bridge.journal import Direction, Journal, JournalFile
+from streaming.kafka_bridge.leader_lock import (
+    Holder,
+    KafkaLockStore,
+    LeaderLock,
+    LockLost,
+    LockStore,
+)
+from streaming.kafka_bridge.membership import MembershipOptions
 from streaming.kafka_bridge.observer import Observer
+from streaming.kafka_bridge.reconciler_topics import KafkaTopics, ReconcilerTopics
 from streaming.kafka_bridge.snapshot import Broker, Disk, Partition, Snapshot, Throttles, Topic
 from streaming.kafka_bridge.waves import (
     Change,
@@ -34,18 +45,29 @@ from streaming.kafka_bridge.waves import (
 
 __all__ = [
     "RACK_TAG",
+    "Agent",
     "ApplyRefused",
+    "BridgeOptions",
+    "BridgeRefused",
     "Broker",
     "Change",
     "ClusterAdmin",
     "Direction",
     "Disk",
     "Executor",
+    "Holder",
     "ImportOptions",
     "ImportedCluster",
     "Journal",
     "JournalFile",
     "KafkaAdmin",
+    "KafkaLockStore",
+    "KafkaTopics",
+    "LeaderLock",
+    "LockLost",
+    "LockStore",
+    "MembershipOptions",
+    "Mode",
     "Observer",
     "Outcome",
     "Partition",
@@ -53,6 +75,8 @@ __all__ = [
     "Progress",
     "RackUnreadable",
     "ReassignmentPlan",
+    "ReconcilerTopics",
+    "Round",
     "Snapshot",
     "Standing",
     "Surroundings",

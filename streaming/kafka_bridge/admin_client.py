@@ -24,6 +24,7 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
     for_code,
 )
+from kafka.protocol.api_key import ApiKey
 
 from streaming.administration import connect_admin
 from streaming.errors import AccessRefused, BrokerUnreachable
@@ -42,6 +43,11 @@ FOLLOWER_ENTRIES = "follower.replication.throttled.replicas"
 MIN_IN_SYNC = "min.insync.replicas"
 POLICY = "placement.policy"
 TOPIC_CONFIGS = (MIN_IN_SYNC, LEADER_ENTRIES, FOLLOWER_ENTRIES, POLICY)
+
+# The version of DescribeCluster from which fenced brokers are listed: that of Kafka 4.0.
+FENCED_BROKERS_VERSION = 2
+# What looking needs on the cluster, and then what reassignments, elections and throttles need.
+CLUSTER_RIGHTS = ("DESCRIBE", "ALTER", "ALTER_CONFIGS")
 
 # A controller change takes a few seconds, in which it answers nobody; a call that takes longer than
 # this hangs, and whoever called has to know.
@@ -96,6 +102,9 @@ class ClusterAdmin(Protocol):
     All raise BrokerUnreachable (AdminCallHangs where a call does not return) and AccessRefused.
     Answers of changes hold, by item, None or the name of Kafka's error.
     """
+
+    def find_obstacles(self, *, alters: bool) -> list[str]:
+        """Say why the cluster cannot be looked at, or altered: old brokers, rights that lack."""
 
     def describe_cluster(self) -> DescribedCluster:
         """Describe the registered brokers."""
@@ -163,6 +172,22 @@ class KafkaAdmin:
         context, self._context, self._client = self._context, None, None
         if context is not None:
             context.__exit__(None, None, None)
+
+    def find_obstacles(self, *, alters: bool) -> list[str]:
+        """See ClusterAdmin."""
+        versions = self._call("tell their versions", lambda client: client.api_versions())
+        if versions.get(ApiKey.DescribeCluster, (0, 0))[1] < FENCED_BROKERS_VERSION:
+            what = f"the brokers at {self._bootstrap} are older than Kafka 4.0"
+            return [f"{what}, and do not list fenced brokers (KIP-1073): upgrade them"]
+        found = self._call("tell what is allowed", lambda client: client.describe_cluster())
+        allowed = found.get("authorized_operations")
+        needed = CLUSTER_RIGHTS if alters else CLUSTER_RIGHTS[:1]
+        missing = [each for each in needed if allowed is not None and each not in allowed]
+        if not missing:
+            return []
+        rights = " and ".join(each.replace("_", " ").title() for each in missing)
+        needs = "placer topics acls --role bridge lists what a bridge needs"
+        return [f"this user lacks the right {rights} on the cluster: {needs}"]
 
     def describe_cluster(self) -> DescribedCluster:
         """See ClusterAdmin."""

@@ -78,6 +78,12 @@ class Step:
         """Return the memory for the next step, with the answers to the actions."""
         return replace(self.memory, refused=carried.refused)
 
+    def remember_look(self, before: Memory) -> Memory:
+        """Return the memory for the next step where nothing was done and nothing was said."""
+        return replace(
+            self.memory, words=before.words, uids=before.uids, said=before.said, refused={}
+        )
+
 
 def find_step(snapshot: Snapshot, tables: Tables, memory: Memory, options: BridgeOptions) -> Step:
     """Find the next step; a pure function, so that it may be asked as often as one likes."""

@@ -128,11 +128,11 @@ class BridgedCluster:
         if dies_after != "look":
             carried = carry_out(step.actions, self.kafka)
             if dies_after != "actions":
-                self._say(step.messages)
+                self.say(step.messages)
                 self.memory = step.remember(carried)
         if dies_after is not None:
             self.restart_bridge()
-        self._reconcile()
+        self.reconcile()
         self.last = step
         return step
 
@@ -209,7 +209,8 @@ class BridgedCluster:
 
     # How it works
 
-    def _say(self, messages: Sequence[Message]) -> None:
+    def say(self, messages: Sequence[Message]) -> None:
+        """Take the bridge's messages in; `reconcile` reads them."""
         for message in messages:
             self.messages.append(message)
             if isinstance(message, MoveMessage):
@@ -225,7 +226,8 @@ class BridgedCluster:
         self.offsets[topic] += 1
         return self.offsets[topic]
 
-    def _reconcile(self) -> None:
+    def reconcile(self) -> None:
+        """Let the reconciler read what has come, with a tick."""
         self.ticks += 1
         self._waiting.append(tick(self._offset("nodes.v1"), self.now, self.ticks))
         by_topic: dict[str, list[RawRecord]] = {}
@@ -235,13 +237,20 @@ class BridgedCluster:
         self.commits += self.driver.batch(*by_topic.values())
 
     def _fold(self, until: int) -> None:
-        for commit in self.commits[self._folded : until]:
-            # Topics are fetched one by one, in any order.
+        self.fold(self.tables, self._folded, until)
+        self._folded = until
+
+    def fold(self, tables: Tables, begin: int, until: int) -> None:
+        """Fold the commits of a range into tables; topics are fetched one by one, in any order."""
+        for commit in self.commits[begin:until]:
             for topic in sorted(READ_TOPICS, key=lambda _: self.dice.random()):
                 for record in commit:
                     if record.topic == topic:
-                        self.tables.take(topic, (record.key or b"").decode(), record.value)
-        self._folded = until
+                        tables.take(topic, (record.key or b"").decode(), record.value)
+
+    def catch_up(self) -> None:
+        """Fold all commits, for questions about what the reconciler wants."""
+        self._fold(len(self.commits))
 
 
 def reassigned(step: Step) -> dict[tuple[str, int], Any]:

@@ -33,6 +33,7 @@ class SimulatedKafka:
         self.sizes: dict[PartitionId, int] = {}
         self.altered: list[tuple[PartitionId, tuple[int, ...] | None]] = []
         self.unreachable: str | None = None
+        self.obstacles: list[str] = []
         self._made = 0
 
     # What happens to the cluster
@@ -104,6 +105,11 @@ class SimulatedKafka:
         return done
 
     # ClusterAdmin
+
+    def find_obstacles(self, *, alters: bool) -> list[str]:
+        """See ClusterAdmin."""
+        self._reach()
+        return self.obstacles if alters else []
 
     def describe_cluster(self) -> DescribedCluster:
         """See ClusterAdmin."""

@@ -1,0 +1,141 @@
+"""Agents of the bridge on a cluster in memory: their topics, their lock, their time."""
+
+from collections.abc import Sequence
+
+from schemas.base import Message
+from streaming.errors import BrokerUnreachable
+from streaming.kafka_bridge.agent import Agent, Mode, Round
+from streaming.kafka_bridge.leader_lock import Holder, LeaderLock, LockLost
+from streaming.kafka_bridge.tables import Tables
+from tests.builders.bridged_cluster import OPTIONS, STEP_MS, BridgedCluster
+
+
+class LockLog:
+    """What agents share of the lock: who wrote last, and the epoch of the transactional id."""
+
+    def __init__(self) -> None:
+        self.holder: Holder | None = None
+        self.epoch = 0
+        self.unreachable = False
+
+
+class MemoryLockStore:
+    """`LockStore` of one agent on a `LockLog`."""
+
+    def __init__(self, log: LockLog) -> None:
+        self._log, self._epoch = log, -1
+
+    def read(self) -> Holder | None:
+        """See LockStore."""
+        self._reach()
+        return self._log.holder
+
+    def take(self) -> None:
+        """See LockStore."""
+        self._reach()
+        self._log.epoch += 1
+        self._epoch = self._log.epoch
+
+    def write(self, holder: Holder) -> None:
+        """See LockStore."""
+        self._reach()
+        if self._epoch != self._log.epoch:
+            raise LockLost("another agent has taken the lock of the bridge over")
+        self._log.holder = holder
+
+    def close(self) -> None:
+        """See LockStore."""
+
+    def _reach(self) -> None:
+        if self._log.unreachable:
+            raise BrokerUnreachable("no coordinator")
+
+
+class MemoryTopics:
+    """`ReconcilerTopics` of one agent on a `BridgedCluster`; `fails`: the next call does."""
+
+    def __init__(self, cluster: BridgedCluster) -> None:
+        self._cluster, self._folded = cluster, 0
+        self._tables = Tables()
+        self.opened = 0
+        self.fails = ""
+
+    def open(self) -> Tables:
+        """See ReconcilerTopics."""
+        self._fail("open")
+        self._tables, self._folded = Tables(), 0
+        self.opened += 1
+        self.follow(0.0)
+        return self._tables
+
+    def follow(self, timeout_seconds: float) -> int:  # noqa: ARG002 - time is simulated
+        """See ReconcilerTopics."""
+        self._fail("follow")
+        until = len(self._cluster.commits)
+        self._cluster.fold(self._tables, self._folded, until)
+        found, self._folded = until - self._folded, until
+        return found
+
+    def send(self, messages: Sequence[Message], at: int) -> None:  # noqa: ARG002 - as above
+        """See ReconcilerTopics."""
+        self._fail("send")
+        self._cluster.say(messages)
+
+    def close(self) -> None:
+        """See ReconcilerTopics."""
+
+    def _fail(self, call: str) -> None:
+        if self.fails == call:
+            self.fails = ""
+            raise BrokerUnreachable(f"{call} failed")
+
+
+class RunningAgent:
+    """An agent with what it has said; `step` lets a second pass for it and the reconciler."""
+
+    def __init__(
+        self,
+        cluster: BridgedCluster,
+        log: LockLog | None = None,
+        mode: Mode = Mode.ACT,
+        name: str = "a",
+    ) -> None:
+        self.cluster, self.said = cluster, list[str]()
+        self.topics = MemoryTopics(cluster)
+        lock = None if log is None else LeaderLock(MemoryLockStore(log), name, self.seconds)
+        self.agent = Agent(
+            cluster.kafka,
+            self.topics,
+            lock,
+            self.said.append,
+            mode=mode,
+            options=OPTIONS,
+            clock=self.seconds,
+            started_at=cluster.now,
+        )
+
+    def seconds(self) -> float:
+        """The cluster's time."""
+        return self.cluster.now / 1000
+
+    def step(self) -> Round | None:
+        """Let a second pass, in which the agent goes round and the reconciler answers."""
+        self.cluster.now += STEP_MS
+        try:
+            return self.agent.look_and_act()
+        finally:
+            self.cluster.reconcile()
+            self.cluster.catch_up()
+
+    def run(self, steps: int = 120) -> None:
+        """Let time pass, with all copies, until nothing has been done or said for a while."""
+        quiet = 0
+        for _ in range(steps):
+            found = self.step()
+            self.cluster.kafka.copy()
+            step = None if found is None else found.step
+            busy = step is None or step.actions or step.messages or self.cluster.open_moves
+            quiet = 0 if busy else quiet + 1
+            if quiet > 12:
+                return
+        raise AssertionError(f"not at rest after {steps} steps: {self.said[-20:]}")
