@@ -1,6 +1,6 @@
 """`placer kafka …`: a Kafka cluster as the system whose replicas are placed."""
 
-from streaming.cli.commands.kafka import apply, import_
+from streaming.cli.commands.kafka import apply, bridge, import_
 from streaming.cli.commands.kafka.group import app
 
-__all__ = ["app", "apply", "import_"]
+__all__ = ["app", "apply", "bridge", "import_"]

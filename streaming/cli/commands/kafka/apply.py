@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 EXIT_INCOMPLETE = 1
 
 
-def _parse_rate(text: str | None) -> int | None:
-    """Bytes a second of a text such as 50MB."""
+def parse_rate(text: str | None) -> int | None:
+    """Read bytes a second, such as 50MB."""
     from pydantic import ByteSize, TypeAdapter, ValidationError
 
     if text is None:
@@ -87,7 +87,7 @@ def apply(
     from streaming.cli.signals import EXIT_INTERRUPTED, stop_on_signals
     from streaming.kafka_bridge import Direction, Executor, JournalFile, KafkaAdmin
 
-    rate = _parse_rate(throttle)
+    rate = parse_rate(throttle)
     saved, waves = _load(plan)
     direction = Direction.BACK if rollback else Direction.FORWARD
     settings = load_connection(config, bootstrap, None)
@@ -95,7 +95,7 @@ def apply(
     stopping = "stopping: the copies of this wave are called off"
     with (
         _lock(plan),
-        KafkaAdmin(settings.kafka.bootstrap_servers, settings.kafka.options) as admin,
+        KafkaAdmin(settings.kafka.bootstrap_servers, settings.resolved_kafka_options()) as admin,
         stop_on_signals(stopping) as stop,
         ApplyScreen(stop) as screen,
     ):

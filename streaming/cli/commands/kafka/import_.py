@@ -2,7 +2,7 @@
 
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,7 +38,7 @@ class TopicOptions:
         typer.Option(
             "--include",
             metavar="REGEX",
-            help="Import only topics whose whole name matches.",
+            help="Only topics whose whole name matches.",
             show_default=False,
         ),
     ] = None
@@ -55,7 +55,7 @@ class TopicOptions:
         bool,
         typer.Option(
             "--internal/--no-internal",
-            help="Import topics that brokers make for themselves, such as __consumer_offsets.",
+            help="With topics that brokers make for themselves, such as __consumer_offsets.",
         ),
     ] = True
     policy: Annotated[
@@ -81,8 +81,8 @@ class TopicOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerOptions:
-    """The options that say how brokers and their racks are read."""
+class BrokerNames:
+    """The options that say how racks are read."""
 
     levels: Annotated[
         str,
@@ -101,13 +101,15 @@ class BrokerOptions:
             show_default=False,
         ),
     ] = None
-    fenced_is_dead: Annotated[
-        bool,
-        typer.Option(
-            "--fenced-is-dead",
-            help="Import fenced brokers as dead, so that a plan replaces their replicas.",
-        ),
-    ] = False
+
+
+FencedIsDead = Annotated[
+    bool,
+    typer.Option(
+        "--fenced-is-dead",
+        help="Import fenced brokers as dead, so that a plan replaces their replicas.",
+    ),
+]
 
 
 def _connect(bootstrap: Bootstrap = None, config: Config = None) -> "Settings":
@@ -129,11 +131,12 @@ def _connect(bootstrap: Bootstrap = None, config: Config = None) -> "Settings":
     "code 1: the file has a stream that check and plan refuse; 2: an option or a rack cannot be "
     "read; 3: no broker answers, or this user has no right to ask.",
 )
-@with_options(topics=TopicOptions, brokers=BrokerOptions, settings=_connect)
+@with_options(topics=TopicOptions, brokers=BrokerNames, settings=_connect)
 def import_(
     topics: TopicOptions,
-    brokers: BrokerOptions,
+    brokers: BrokerNames,
     settings: "Settings",
+    fenced_is_dead: FencedIsDead = False,
     output: Annotated[
         Output,
         typer.Option("--output", help="text: a cluster file in YAML; json: the same on one line."),
@@ -141,13 +144,27 @@ def import_(
     _plugin: PluginOption = None,
 ) -> None:
     """Write a cluster file of a running Kafka cluster: brokers, racks, topics, sizes."""
+    wanted = replace(read_import_options(topics, brokers), fenced_is_dead=fenced_is_dead)
+    found = _import(settings.kafka.bootstrap_servers, settings.resolved_kafka_options(), wanted)
+    refused = _find_refused(found.body)
+    _print(found.body, output)
+    for note in found.notes:
+        typer.echo(f"note: {note}", err=True)
+    for sentence in refused:
+        typer.secho(sentence, fg=typer.colors.RED, err=True)
+    if refused:
+        raise typer.Exit(EXIT_REFUSED)
+
+
+def read_import_options(topics: TopicOptions, brokers: BrokerNames) -> "ImportOptions":
+    """Read which topics are chosen and how racks are read; raises BadParameter."""
     from streaming.kafka_bridge import ImportOptions
 
     names = tuple(name.strip() for name in brokers.levels.split(","))
     if len(names) > 1 and not brokers.separator:
         message = f"{len(names)} levels need --separator, the text between the tiers of a rack"
         raise typer.BadParameter(message, param_hint="--levels")
-    wanted = ImportOptions(
+    return ImportOptions(
         include=_compile(topics.include, "--include"),
         exclude=_compile(topics.exclude, "--exclude"),
         internal=topics.internal,
@@ -157,17 +174,7 @@ def import_(
             *map(_parse_topic_policy, topics.policy or ()),
             *_read_policies(topics.policies),
         ],
-        fenced_is_dead=brokers.fenced_is_dead,
     )
-    found = _import(settings.kafka.bootstrap_servers, settings.kafka.options, wanted)
-    refused = _find_refused(found.body)
-    _print(found.body, output)
-    for note in found.notes:
-        typer.echo(f"note: {note}", err=True)
-    for sentence in refused:
-        typer.secho(sentence, fg=typer.colors.RED, err=True)
-    if refused:
-        raise typer.Exit(EXIT_REFUSED)
 
 
 def _import(
