@@ -40,11 +40,28 @@ WRITERS: Mapping[str, str] = {
     OPERATOR: "operators",
     INVENTORY: "inventory",
 }
+# The commands of `placer kafka`: what each does on the cluster whose replicas are placed. Reading
+# brokers, reassignments and log directories is Describe; throttles of brokers are AlterConfigs.
+KAFKA_CLUSTER: Mapping[str, tuple[Operation, ...]] = {
+    "import": ("Describe",),
+    "apply": ("Describe", "Alter", "DescribeConfigs", "AlterConfigs"),
+    "bridge": ("Describe", "Alter", "DescribeConfigs", "AlterConfigs"),
+}
+KAFKA_TOPICS: Mapping[str, tuple[Operation, ...]] = {
+    "import": ("Describe", "DescribeConfigs"),
+    "apply": ("Describe", "DescribeConfigs", "AlterConfigs"),
+    "bridge": ("Describe", "DescribeConfigs", "AlterConfigs"),
+}
+# Added to prefix and cell: the transactional id and the group of the agent that works.
+BRIDGE_SUFFIX = ".kafka-bridge"
+# What the bridge says to the reconciler: it speaks for the brokers and their topics.
+BRIDGE_WRITES = (NODES, DETECTOR, STREAMS, ACKS)
 # What each role reads of what is decided; operators and readers see all outputs.
 READS: Mapping[str, tuple[str, ...]] = {
     "nodes": (TOPOLOGY,),
     "executors": (MOVES, ASSIGNMENTS),
     "clients": (DECISIONS, ASSIGNMENTS),
+    "bridge": (TOPOLOGY, DECISIONS, ASSIGNMENTS, MOVES),
 }
 ROLES = (
     "reconciler",
@@ -52,15 +69,19 @@ ROLES = (
     "operators",
     *(role for role in WRITERS.values() if role != "operators"),
     "readers",
+    *KAFKA_CLUSTER,
 )
+
+# The name by which authorizers know the cluster.
+CLUSTER = "kafka-cluster"
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Operations that a role may do on one resource, named in full."""
+    """Operations that a role may do on one resource, named in full; `*` are all topics."""
 
     role: str
-    resource: Literal["topic", "transactional-id"]
+    resource: Literal["topic", "transactional-id", "group", "cluster"]
     name: str
     operations: tuple[Operation, ...]
 
@@ -83,6 +104,13 @@ def _grants_of(role: str, prefix: str, cell: str) -> Iterator[Grant]:
         # The second is that of the doctor's probe.
         for name in (f"{prefix}{cell}", f"{prefix}{cell}.doctor"):
             yield Grant(role, "transactional-id", name, ("Write", "Describe"))
+    if role in KAFKA_CLUSTER:
+        yield Grant(role, "cluster", CLUSTER, KAFKA_CLUSTER[role])
+        yield Grant(role, "topic", "*", KAFKA_TOPICS[role])
+    if role == "bridge":
+        lock = f"{prefix}{cell}{BRIDGE_SUFFIX}"
+        yield Grant(role, "transactional-id", lock, ("Write", "Describe"))
+        yield Grant(role, "group", lock, ("Read", "Describe"))
 
 
 def _operations_on(role: str, topic: Topic) -> tuple[Operation, ...]:
@@ -95,7 +123,7 @@ def _operations_on(role: str, topic: Topic) -> tuple[Operation, ...]:
         told: tuple[Operation, ...] = ("Write",) if output or ticked else ()
         heard: tuple[Operation, ...] = () if topic.name == DEAD_LETTERS else ("Read",)
         return (*heard, *told, "Describe", "DescribeConfigs")
-    if WRITERS.get(topic.name) == role:
+    if WRITERS.get(topic.name) == role or (role == "bridge" and topic.name in BRIDGE_WRITES):
         return ("Write", "Describe")
     sees_all = role in ("operators", "readers") and output
     if sees_all or topic.name in READS.get(role, ()):

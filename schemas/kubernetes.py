@@ -69,13 +69,19 @@ def kafka_users() -> str:
 
 
 # As Strimzi spells a kind of resource.
-_RESOURCES = {"topic": "topic", "transactional-id": "transactionalId"}
+_RESOURCES = {"topic": "topic", "transactional-id": "transactionalId", "group": "group"}
+
+
+def _resource(grant: Grant) -> str:
+    if grant.resource == "cluster":
+        return "{type: cluster}"
+    name = json.dumps(grant.name) if grant.name == "*" else grant.name
+    return f"{{type: {_RESOURCES[grant.resource]}, name: {name}, patternType: literal}}"
 
 
 def _user(role: str, granted: list[Grant]) -> str:
     rules = "".join(
-        f"      - resource: {{type: {_RESOURCES[grant.resource]}, name: {grant.name}, "
-        "patternType: literal}\n"
+        f"      - resource: {_resource(grant)}\n"
         f"        operations: [{', '.join(grant.operations)}]\n"
         for grant in granted
     )

@@ -15,7 +15,7 @@ import yaml
 from prometheus_client import generate_latest
 from prometheus_client.metrics import MetricWrapperBase
 
-from schemas.access import ROLES, grants
+from schemas.access import CLUSTER, ROLES, grants
 from schemas.kubernetes import REPLICAS
 from schemas.topics import CATALOGUE, configs_for, full_name
 from streaming.observability.metrics import Metrics
@@ -135,7 +135,7 @@ def test_alerts_ask_for_the_job_that_compose_and_kubernetes_name() -> None:
 
 def test_the_users_have_the_rights_of_their_roles() -> None:
     found = {
-        (user["metadata"]["name"], acl["resource"]["name"]): tuple(acl["operations"])
+        (user["metadata"]["name"], acl["resource"].get("name", CLUSTER)): tuple(acl["operations"])
         for user in documents("users.yaml")
         for acl in user["spec"]["authorization"]["acls"]
     }

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from schemas.access import BRIDGE_SUFFIX
 from schemas.topics import MOVES, full_name
 from streaming.brokers import CONNECT_TIMEOUT_SECONDS, connect
 from streaming.errors import BrokerUnreachable, StreamingError
@@ -145,7 +146,7 @@ class KafkaLockStore:
         self, bootstrap: str, prefix: str, cell: str, options: Mapping[str, str] | None = None
     ) -> None:
         self._bootstrap, self._options = bootstrap, options
-        self.id = f"{prefix}{cell}.kafka-bridge"
+        self.id = f"{prefix}{cell}{BRIDGE_SUFFIX}"
         # Any partition that there is; the agent may read this one.
         self._place = full_name(MOVES, prefix), 0
         self._reader: Any = None

@@ -36,7 +36,12 @@ from tests.systems.topics import Inputs, Outputs
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 PREFIX = "guarded."
-RESOURCES = {"topic": ResourceType.TOPIC, "transactional-id": ResourceType.TRANSACTIONAL_ID}
+RESOURCES = {
+    "topic": ResourceType.TOPIC,
+    "transactional-id": ResourceType.TRANSACTIONAL_ID,
+    "group": ResourceType.GROUP,
+    "cluster": ResourceType.CLUSTER,
+}
 
 
 def password(user: str) -> str:

@@ -58,10 +58,11 @@ def acls(
         Form, typer.Option("--output", help="commands: of kafka-acls.sh; or data.")
     ] = Form.COMMANDS,
 ) -> None:
-    """Write out what each role needs on topics and transactional ids, and no more.
+    """Write out what each role needs on topics, transactional ids, groups and the cluster.
 
     Needs no broker. Roles: reconciler, administrator (topics apply), operators, nodes, detectors,
-    clients (ask for streams), executors (carry out moves), inventory, readers.
+    clients (ask for streams), executors (carry out moves), inventory, readers; import, apply and
+    bridge run the command of placer kafka, on the cluster that it is about.
     """
     from schemas.access import ROLES, grants
 
@@ -122,7 +123,8 @@ def _show_commands(
             words += ["--command-config", "admin.properties", "--add", "--allow-principal", name]
             for operation in grant.operations:
                 words += ["--operation", operation]
-            words += [f"--{grant.resource}", grant.name]
+            words += [f"--{grant.resource}"]
+            words += [] if grant.resource == "cluster" else [grant.name]
             typer.echo(shlex.join(words))
 
 
