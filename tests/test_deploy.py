@@ -14,10 +14,12 @@ import pytest
 import yaml
 from prometheus_client import generate_latest
 from prometheus_client.metrics import MetricWrapperBase
+from typer.testing import CliRunner
 
 from schemas.access import CLUSTER, ROLES, grants
 from schemas.kubernetes import REPLICAS
 from schemas.topics import CATALOGUE, configs_for, full_name
+from streaming.cli.main import app as cli
 from streaming.observability.metrics import Metrics
 from streaming.settings import load_settings
 
@@ -46,16 +48,43 @@ def test_the_topics_are_those_of_the_catalogue() -> None:
     }
 
 
-@pytest.mark.parametrize("document", documents("reconciler.yaml"), ids=lambda each: each["kind"])
+@pytest.mark.parametrize(
+    "document",
+    [*documents("reconciler.yaml"), *documents("bridge.yaml")],
+    ids=lambda each: f"{each['metadata']['name']}-{each['kind']}",
+)
 def test_manifests_are_valid(document: dict[str, Any]) -> None:
     kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
 
 
-def test_the_settings_in_the_manifest_are_ours(tmp_path: Path) -> None:
-    (config,) = [each for each in documents("reconciler.yaml") if each["kind"] == "ConfigMap"]
+@pytest.mark.parametrize(("manifest", "user"), [("reconciler", "reconciler"), ("bridge", "bridge")])
+def test_the_settings_in_the_manifest_are_ours(tmp_path: Path, manifest: str, user: str) -> None:
+    (config,) = [each for each in documents(f"{manifest}.yaml") if each["kind"] == "ConfigMap"]
     file = tmp_path / "placer.yaml"
     file.write_text(config["data"]["placer.yaml"])
-    assert load_settings(file).kafka.options["security.protocol"] == "SASL_SSL"
+    options = load_settings(file).kafka.options
+    assert (options["security.protocol"], options["sasl.username"]) == ("SASL_SSL", user)
+    assert user in ROLES
+
+
+def is_understood(command: list[str]) -> bool:
+    """Whether the command line reads the words, and fails at the brokers only."""
+    refused = CliRunner().invoke(cli, [*command, "--bootstrap", "127.0.0.1:1"])
+    return refused.exit_code == 3 and "no broker answers" in refused.output
+
+
+def test_the_containers_start_the_bridge_with_options_that_there_are(tmp_path: Path) -> None:
+    config, deployment = documents("bridge.yaml")
+    for name, text in config["data"].items():
+        (tmp_path / name).write_text(text)
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    words = [each.replace("/etc/placer", str(tmp_path)) for each in container["args"]]
+    plain = [each for each in words if not each.startswith("--config")]
+    assert len(plain) == len(words) - 1
+    assert is_understood(plain)
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
+    command = compose["bridge"]["command"]
+    assert is_understood([re.sub(r"\$\{\w+:-(\w+)\}", r"\1", each) for each in command])
 
 
 def dashboard_expressions() -> list[str]:
