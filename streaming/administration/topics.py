@@ -26,6 +26,7 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
     for_code,
 )
+from kafka.net.inet import KafkaNetSocket
 
 from placement.wording import format_count
 from schemas.topics import BY_NAME, CATALOGUE, DEFAULT_PREFIX, Topic, configs_for, full_name
@@ -76,6 +77,23 @@ class _AdminClient(KafkaAdminClient):
             self._closed = False  # `close` takes an object that never connected for a closed one
             self.close()
             raise
+
+
+_connect_socket = KafkaNetSocket.sock_connect
+
+
+async def _connect_or_close(
+    self: KafkaNetSocket, net: Any, sock: Any, *at: Any, **until: Any
+) -> Any:
+    """Connect a socket, or close it: kafka-python 3.0 drops one that was refused as it is."""
+    try:
+        return await _connect_socket(self, net, sock, *at, **until)
+    except BaseException:
+        sock.close()
+        raise
+
+
+KafkaNetSocket.sock_connect = _connect_or_close
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import AlterConfigOp as Operation
@@ -33,6 +33,7 @@ from streaming.kafka_bridge.snapshot import Broker, Disk, Partition
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+_Answer = TypeVar("_Answer")
 PartitionId = tuple[str, int]
 """A topic's name and a partition's number."""
 
@@ -119,7 +120,8 @@ class ClusterAdmin(Protocol):
         """Read `TOPIC_CONFIGS` of topics, as they apply; a topic that is gone is left out."""
 
     def describe_broker_rates(self, brokers: Collection[int]) -> dict[int, dict[str, int]]:
-        """Read the throttle rates (bytes a second) that are set on live brokers."""
+        """Read the throttle rates (bytes a second) that are set on live brokers; one that does not
+        answer is left out."""
 
     def describe_logs(self, brokers: Collection[int]) -> dict[int, DescribedLogs]:
         """Read sizes and disks of live brokers; one that does not answer is left out."""
@@ -250,8 +252,9 @@ class KafkaAdmin:
 
     def describe_broker_rates(self, brokers: Collection[int]) -> dict[int, dict[str, int]]:
         """See ClusterAdmin."""
-        if not brokers:
-            return {}
+        return self._ask_each(brokers, self._describe_rates) if brokers else {}
+
+    def _describe_rates(self, brokers: Collection[int]) -> dict[int, dict[str, int]]:
         resources = [
             ConfigResource(ConfigResourceType.BROKER, str(broker), [LEADER_RATE, FOLLOWER_RATE])
             for broker in brokers
@@ -267,22 +270,34 @@ class KafkaAdmin:
 
     def describe_logs(self, brokers: Collection[int]) -> dict[int, DescribedLogs]:
         """See ClusterAdmin."""
-        # One call lists the topics first; asked one by one, that would be done for each broker.
+        return self._ask_each(brokers, self._describe_logs)
+
+    def _ask_each(
+        self, brokers: Collection[int], ask: Callable[[Collection[int]], dict[int, _Answer]]
+    ) -> dict[int, _Answer]:
+        """Ask all brokers in one call; if one of them does not answer, one by one without it.
+
+        A broker that dies is listed as live until its session has run out.
+        """
         try:
-            return self._describe_logs([*brokers])
+            return ask([*brokers])
+        except AdminCallHangs:
+            raise
         except BrokerUnreachable:
-            found: dict[int, DescribedLogs] = {}
+            found: dict[int, _Answer] = {}
         for broker in brokers:
             try:
-                found |= self._describe_logs([broker])
+                found |= ask([broker])
+            except AdminCallHangs:
+                raise
             except BrokerUnreachable:
-                continue  # It died after the look: the other replicas tell the sizes.
+                continue
         return found
 
-    def _describe_logs(self, brokers: list[int]) -> dict[int, DescribedLogs]:
+    def _describe_logs(self, brokers: Collection[int]) -> dict[int, DescribedLogs]:
         found = self._call(
-            f"read the log directories of brokers {brokers}",
-            lambda client: client.describe_log_dirs(brokers=brokers),
+            f"read the log directories of brokers {[*brokers]}",
+            lambda client: client.describe_log_dirs(brokers=[*brokers]),
         )
         return {each["broker"]: _logs(each["log_dirs"]) for each in found}
 

@@ -29,8 +29,9 @@ LOOK_SECONDS = 1.0
 LOOK_SECONDS_MIN = 0.2
 # A look at many topics takes longer: looking takes at most a third of the time.
 REST_PER_LOOK = 2.0
-# After a failure: at once, for what passes, and at last twice a minute.
-PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.5, 30.0
+# After a failure: soon, for what passes. While a broker dies, looks may fail for the seconds until
+# it is fenced, and a longer pause would only be added to them.
+PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.5, 5.0
 # How soon a stop is noticed.
 POLL_SECONDS = 0.2
 

@@ -7,6 +7,7 @@ Log directories and configurations change seldom and cost most, so they are aske
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from streaming.errors import BrokerUnreachable
 from streaming.kafka_bridge.admin_client import (
     FOLLOWER_ENTRIES,
     FOLLOWER_RATE,
@@ -37,6 +38,7 @@ class Observer:
         self._sizes: dict[PartitionId, dict[int, int]] = {}
         self._disks: dict[int, Disk] = {}
         self._sized_at: int | None = None
+        self._rates: dict[int, dict[str, int]] = {}
 
     def look(self, at: int, *, throttles: bool = True) -> Snapshot:
         """Look at the cluster; `at` is the time in ms that the snapshot carries.
@@ -103,7 +105,13 @@ class Observer:
         self._sizes, self._disks, self._sized_at = sizes, disks, at
 
     def _throttles(self, live: Collection[int]) -> Throttles:
-        rates = self._admin.describe_broker_rates(live)
+        found = self._admin.describe_broker_rates(live)
+        # One that dies does not answer, and is live until its session ends: it keeps its rates.
+        rates = {each: self._rates[each] for each in live if each in self._rates} | found
+        unknown = sorted({*live} - rates.keys())
+        if unknown:
+            raise BrokerUnreachable(f"brokers {unknown} did not tell their throttle rates")
+        self._rates = rates
         return Throttles(
             {broker: each[LEADER_RATE] for broker, each in rates.items() if LEADER_RATE in each},
             {b: each[FOLLOWER_RATE] for b, each in rates.items() if FOLLOWER_RATE in each},

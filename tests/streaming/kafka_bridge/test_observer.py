@@ -115,3 +115,17 @@ def test_a_look_of_which_a_call_fails_is_none(kafka: CountingKafka) -> None:
     kafka.between["describe_cluster"] = fail
     with pytest.raises(BrokerUnreachable, match="controller changes"):
         observer.look(0)
+
+
+def test_a_broker_that_dies_keeps_the_rates_that_it_has_told(
+    kafka: CountingKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.alter_broker_rates({1: {LEADER_RATE: 5}})
+    observer, describe = Observer(kafka), kafka.describe_broker_rates
+    monkeypatch.setattr(kafka, "describe_broker_rates", lambda found: describe({*found} - {1}))
+    with pytest.raises(BrokerUnreachable, match=r"brokers \[1\] did not tell their throttle rates"):
+        observer.look(0)
+    monkeypatch.setattr(kafka, "describe_broker_rates", describe)
+    assert observer.look(1).throttles.leader_rates == {1: 5}
+    monkeypatch.setattr(kafka, "describe_broker_rates", lambda found: describe({*found} - {1}))
+    assert observer.look(2).throttles.leader_rates == {1: 5}
