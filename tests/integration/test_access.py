@@ -26,8 +26,12 @@ from kafka.admin import (
 from typer.testing import CliRunner, Result
 
 from schemas.access import ROLES, WRITERS, grants
+from schemas.acks import MoveStopped
+from schemas.inputs import NodeLivenessReported, NodeUnregistered, StreamDropped
 from schemas.topics import CATALOGUE
 from streaming.cli.main import app
+from streaming.kafka_bridge import KafkaAdmin, KafkaLockStore, KafkaTopics, LeaderLock, Observer
+from streaming.kafka_bridge.admin_client import LEADER_ENTRIES, LEADER_RATE
 from streaming.runtime import EmbeddedBroker
 from streaming.settings import admin_client_options
 from tests.systems.application import PATIENT, Application
@@ -177,6 +181,8 @@ def process_line(process: psutil.Process) -> list[str]:
         ("readers", "send node n --location /z", "may not use topic guarded.nodes.v1"),
         ("nobody", "watch --topic decisions", "may not use topic guarded.decisions.v1"),
         ("nobody", "topics apply", "TopicAuthorizationFailed"),
+        ("import", "kafka bridge --mode act", "lacks the right Alter and Alter Configs"),
+        ("readers", "kafka bridge", "lacks the right Describe on the cluster"),
     ],
 )
 def test_what_a_role_may_not_do_is_refused_in_a_line(
@@ -186,6 +192,43 @@ def test_what_a_role_may_not_do_is_refused_in_a_line(
     result = placer(user, *words.split())
     assert (result.exit_code, message in result.output) == (3, True), result.output
     assert len(result.output.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("user", "alters"), [("import", False), ("apply", True), ("bridge", True)])
+def test_the_commands_of_a_kafka_cluster_need_no_more(
+    guarded: EmbeddedBroker, placer: Any, user: str, alters: bool
+) -> None:
+    assert placer("administrator", "topics", "apply").exit_code == 0
+    with KafkaAdmin(guarded.bootstrap_servers, options(user)) as admin:
+        assert admin.find_obstacles(alters=alters) == []
+        seen = Observer(admin).look(0)
+        assert seen.sizes
+        if alters:
+            topic = f"{PREFIX}nodes.v1"
+            for added, removed in ((["0:1"], []), ([], ["0:1"])):
+                entries = {topic: {LEADER_ENTRIES: (added, removed)}}
+                assert admin.alter_topic_entries(entries) == {topic: None}
+            assert admin.alter_broker_rates({1: {LEADER_RATE: 10**9}}) == {1: None}
+            assert admin.alter_broker_rates({1: {LEADER_RATE: None}}) == {1: None}
+            assert admin.elect_preferred([(topic, 0)]) == {(topic, 0): None}
+            assert admin.alter_reassignments({(topic, 0): [1]}) == {(topic, 0): None}
+
+
+def test_the_bridge_may_read_write_and_hold_its_lock(guarded: EmbeddedBroker, placer: Any) -> None:
+    assert placer("administrator", "topics", "apply").exit_code == 0
+    address, rights = guarded.bootstrap_servers, options("bridge")
+    lock = LeaderLock(KafkaLockStore(address, PREFIX, "main", rights))
+    assert lock.is_held()
+    lock.renew()
+    topics = KafkaTopics(address, PREFIX, print, rights)
+    topics.open()
+    fields: dict[str, Any] = {"node_id": "1", "incarnation": "kafka-x", "sequence": 1}
+    report = NodeLivenessReported(**fields, status="up")
+    moved = MoveStopped(stream="s", shard=0, move_id="m")
+    dropped = StreamDropped(stream="s", sequence=1)
+    topics.send([NodeUnregistered(**fields), report, moved, dropped], 1_000)
+    topics.close()
+    lock.release()
 
 
 @pytest.mark.parametrize("words", ["send node n --location /z", "topics diff"])
