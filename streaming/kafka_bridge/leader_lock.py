@@ -124,8 +124,11 @@ class LeaderLock:
         self._renewed_at = None
         try:
             self._store.write(Holder(self.name, self._id, self._count))
-        except StreamingError:
+        except StreamingError as error:
             self._store.close()
+            if isinstance(error, LockLost):
+                # The successor may not have written yet: what stands there is nobody's own now.
+                self._id = uuid.uuid4().hex
             raise
         self._renewed_at = self._clock()
 

@@ -86,6 +86,19 @@ def test_of_two_that_take_it_at_once_the_first_to_ask_stands_back(
     second.renew()
 
 
+def test_who_was_fenced_waits_even_if_the_successor_has_not_written(
+    log: LockLog, clock: Clock
+) -> None:
+    lock = made(log, clock, "first")
+    assert lock.is_held()
+    log.epoch += 1
+    with pytest.raises(LockLost):
+        lock.renew()
+    assert not lock.is_held()
+    clock.now += LEASE_SECONDS
+    assert lock.is_held()
+
+
 def test_while_nobody_can_write_nobody_holds_it(log: LockLog, clock: Clock) -> None:
     lock = made(log, clock, "first")
     assert lock.is_held()
