@@ -2,7 +2,7 @@
 
 Each node is a real process with broker and controller roles; what there are several of is kept in
 three copies, of which two have to be there. With `proxied` every node has a second listener for
-clients, which are told to come to it through a `Proxy`.
+clients, which are told to come to it through a `Proxy`. The last `idle` nodes are not started.
 """
 
 import socket
@@ -35,13 +35,12 @@ class Node:
     """One of the cluster's nodes, on ports and in a directory that stay its own."""
 
     def __init__(self, directory: Path, properties: dict[str, str], address: str) -> None:
-        self.address = address
-        self._properties = properties
+        self.address, self.properties = address, properties
         self._process = BrokerProcess(directory)
 
     def launch(self, cluster_id: str | None = None) -> None:
         """Start it; it answers when enough of the others do."""
-        self._process.launch(self._properties, cluster_id)
+        self._process.launch(self.properties, cluster_id)
 
     def wait_answering(self) -> None:
         """Return when clients get an answer from it."""
@@ -67,8 +66,11 @@ class Node:
 class Cluster:
     """Nodes in racks; `bootstrap` are their addresses, `proxied` those through the proxies."""
 
-    def __init__(self, scratch: Path, racks: Sequence[str] = RACKS, *, proxied: bool = False):
-        self._stack = ExitStack()
+    def __init__(
+        self, scratch: Path, racks: Sequence[str] = RACKS, *, proxied: bool = False, idle: int = 0
+    ):
+        self._stack, self._idle = ExitStack(), idle
+        self._cluster_id = new_cluster_id()
         ports = free_ports(3 * len(racks))
         clients, controllers = ports[: len(racks)], ports[len(racks) : 2 * len(racks)]
         voters = ",".join(f"{n}@{HOST}:{port}" for n, port in enumerate(controllers, start=1))
@@ -91,17 +93,23 @@ class Cluster:
     def __enter__(self) -> Self:
         with ExitStack() as failed:
             failed.callback(self._stack.close)
-            cluster_id = new_cluster_id()
+            started = self.nodes[: len(self.nodes) - self._idle]
             for node in self.nodes:
                 self._stack.callback(node.stop)
-                node.launch(cluster_id)
-            for node in self.nodes:
+            for node in started:
+                node.launch(self._cluster_id)
+            for node in started:
                 node.wait_answering()
             failed.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def add(self, node: Node) -> None:
+        """Start a node that was idle until now."""
+        node.launch(self._cluster_id)
+        node.wait_answering()
 
 
 def free_ports(count: int) -> list[int]:

@@ -1,0 +1,196 @@
+"""The live bridge on six brokers in three racks, and a seventh that joins, through their faults.
+
+Goal: after each of it every partition is whole and in three racks, nothing runs, nothing of ours is
+left and nothing of others is touched; what a producer wrote with acks=all is there at the end.
+Method: one cluster, which each test leaves at rest; its tests go on from each other.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from streaming.administration import apply_topics
+from streaming.kafka_bridge import KafkaAdmin
+from streaming.kafka_bridge.admin_client import LEADER_RATE
+from tests.systems.bridged import PREFIX, BridgedKafka, Writer
+from tests.systems.cluster import Cluster
+from tests.systems.waiting import until
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+
+RACKS = ("a", "a", "b", "b", "c", "c", "b")
+JOINING = 7
+TOPIC, PARTITIONS = "orders", 12
+OPTIONS = ("--patience-seconds", "2", "--throttle", "20MB")
+# Many small partitions: the limits that ship are for large ones.
+LIMITS = {"PLACER_LIMITS__MAX_IN_PER_NODE": "50", "PLACER_LIMITS__MAX_OUT_PER_NODE": "50"}
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BridgedKafka]:
+    with Cluster(tmp_path_factory.mktemp("cluster"), RACKS, idle=1) as cluster:
+        apply_topics(cluster.bootstrap, PREFIX, 3)
+        kafka = BridgedKafka(cluster, tmp_path_factory.mktemp("scratch"), OPTIONS)
+        try:
+            kafka.application.wait_ready()
+            kafka.create(TOPIC, PARTITIONS)
+            kafka.start()
+            kafka.come_to_rest()
+            yield kafka
+        finally:
+            kafka.close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def writer(kafka: BridgedKafka) -> Iterator[Writer]:
+    """Writes all the while; nothing that was confirmed may be missing in the end."""
+    writer = Writer(kafka.bootstrap, TOPIC, PARTITIONS)
+    yield writer
+    writer.close()
+    assert not writer.refused
+    assert writer.confirmed
+    assert not {*writer.confirmed} - writer.stored()
+
+
+@pytest.fixture(autouse=True)
+def in_three_racks(kafka: BridgedKafka) -> Iterator[None]:
+    """After each test every partition has a replica in each rack."""
+    yield
+    seen = kafka.look()
+    assert seen is not None
+    for topic, each in seen.partitions():
+        racks = {seen.brokers[broker].rack for broker in each.listed}
+        assert len(racks) == min(3, len(each.listed)), (topic.name, each, racks)
+
+
+def start(kafka: BridgedKafka, *brokers: int) -> None:
+    for broker in brokers:
+        kafka.cluster.nodes[broker - 1].launch()
+    for broker in brokers:
+        kafka.cluster.nodes[broker - 1].wait_answering()
+
+
+def test_topics_come_badly_placed_grow_go_and_come_again(kafka: BridgedKafka) -> None:
+    kafka.create("crowded", [(1, 2, 3), (2, 1, 4), (1, 2, 5)])
+    kafka.create("grown", 3)
+    kafka.come_to_rest()
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin.create_partitions([NewPartitions("grown", 9)])["grown"].result(60)
+    admin.delete_topics(["crowded"])["crowded"].result(60)
+    until(lambda: "crowded" not in admin.list_topics(timeout=10).topics, "it is deleted")
+    kafka.create("crowded", [(3, 4, 5)] * 5)
+    until(lambda: len(kafka.outputs.replicas("crowded")) == 5, "the new one is adopted", 120)
+    kafka.come_to_rest()
+    assert len(kafka.outputs.replicas("grown")) == 9
+
+
+@pytest.mark.parametrize("killed", [(4,), (5,)], ids=["one", "the active controller"])
+def test_a_broker_dies_and_returns(kafka: BridgedKafka, killed: tuple[int, ...]) -> None:
+    seen = kafka.look()
+    assert seen is not None
+    brokers = killed if killed == (4,) else (seen.controller or 1,)
+    for broker in brokers:
+        kafka.cluster.nodes[broker - 1].kill()
+    kafka.come_to_rest(gone=brokers)
+    start(kafka, *brokers)
+    kafka.come_to_rest()
+
+
+def test_a_new_broker_gets_its_share(kafka: BridgedKafka) -> None:
+    kafka.cluster.add(kafka.cluster.nodes[JOINING - 1])
+    until(lambda: str(JOINING) in kafka.outputs.latest("topology.v1"), "it is registered", 120)
+    kafka.agree("rebalance")
+    kafka.come_to_rest()
+    seen = kafka.look()
+    assert seen is not None
+    held = sum(JOINING in each.listed for _, each in seen.partitions())
+    fewest = sum(1 for _ in seen.partitions()) // 4
+    assert held >= fewest
+
+
+def test_two_brokers_of_a_rack_die(kafka: BridgedKafka) -> None:
+    for broker in (3, 4):
+        kafka.cluster.nodes[broker - 1].kill()
+    kafka.come_to_rest(gone=(3, 4))
+    start(kafka, 3, 4)
+    kafka.come_to_rest()
+
+
+def test_a_whole_rack_dies_and_comes_back(kafka: BridgedKafka) -> None:
+    for broker in (5, 6):
+        kafka.cluster.nodes[broker - 1].kill()
+    kafka.come_to_rest(gone=(5, 6))
+    start(kafka, 5, 6)
+    until(
+        lambda: not kafka.outputs.latest("violations.v1"),
+        "three racks are used again",
+        240,
+    )
+    kafka.come_to_rest()
+
+
+def test_a_broker_is_drained(kafka: BridgedKafka) -> None:
+    kafka.agree("drain", "2")
+    kafka.come_to_rest(gone=(2,))
+    kafka.placer("undrain", "2")
+    kafka.come_to_rest()
+
+
+def test_the_replication_factor_goes_down_and_up(kafka: BridgedKafka) -> None:
+    for factor in (2, 3):
+        kafka.placer("stream", "alter", "grown", "--rf", str(factor))
+        until(
+            lambda: {len(each) for each in kafka.outputs.replicas("grown")} == {factor},  # noqa: B023
+            f"rf {factor}",
+            240,
+        )
+        kafka.come_to_rest()
+
+
+def test_somebody_else_reassigns_and_throttles(kafka: BridgedKafka) -> None:
+    foreign = {1: 1_234_567}
+    with KafkaAdmin(kafka.bootstrap) as admin:
+        assert admin.alter_broker_rates({1: {LEADER_RATE: foreign[1]}}) == {1: None}
+        seen = kafka.look()
+        assert seen is not None
+        now = seen.topics["grown"].partitions[0].listed
+        other = {3: 4, 4: 3, 7: 4}
+        wanted = [other.get(each, each) for each in now]
+        assert admin.alter_reassignments({("grown", 0): wanted}) == {("grown", 0): None}
+    until(lambda: [*map(str, wanted)] == [*kafka.outputs.replicas("grown")[0]], "adopted", 120)
+    kafka.come_to_rest(foreign=foreign)
+    kafka.cluster.nodes[5].kill()
+    kafka.come_to_rest(gone=(6,), foreign=foreign)
+    start(kafka, 6)
+    kafka.come_to_rest(foreign=foreign)
+    with KafkaAdmin(kafka.bootstrap) as admin:
+        assert admin.alter_broker_rates({1: {LEADER_RATE: None}}) == {1: None}
+
+
+def test_the_bridge_is_killed_at_ten_points_of_its_moves(kafka: BridgedKafka) -> None:
+    bridge = kafka.bridges[-1]
+    for number in range(10):
+        begun = time.monotonic()
+        # Away and back again, so that there is always something to copy.
+        kafka.agree("drain", "1") if number % 2 == 0 else kafka.placer("undrain", "1")
+        if number % 2 == 0:
+            until(lambda: bridge.at(" reassign ", begun), "it moves", 120)  # noqa: B023
+        threading.Event().wait(number * 0.2)
+        assert bridge.end(signal.SIGKILL) == -signal.SIGKILL
+        bridge = kafka.start()
+    kafka.come_to_rest()
+
+
+def test_the_reconciler_is_killed_while_it_moves(kafka: BridgedKafka) -> None:
+    begun = time.monotonic()
+    kafka.agree("drain", "3")
+    until(lambda: kafka.bridges[-1].at(" reassign ", begun), "it moves", 120)
+    kafka.application.kill()
+    kafka.start_application(**LIMITS).wait_ready()
+    kafka.come_to_rest(gone=(3,))
+    kafka.placer("undrain", "3")
+    kafka.come_to_rest()
