@@ -30,12 +30,14 @@ from schemas.acks import MoveStopped
 from schemas.inputs import NodeLivenessReported, NodeUnregistered, StreamDropped
 from schemas.topics import CATALOGUE
 from streaming.cli.main import app
+from streaming.errors import BrokerUnreachable
 from streaming.kafka_bridge import KafkaAdmin, KafkaLockStore, KafkaTopics, LeaderLock, Observer
 from streaming.kafka_bridge.admin_client import LEADER_ENTRIES, LEADER_RATE
 from streaming.runtime import EmbeddedBroker
 from streaming.settings import admin_client_options
 from tests.systems.application import PATIENT, Application
 from tests.systems.topics import Inputs, Outputs
+from tests.systems.waiting import until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -218,7 +220,14 @@ def test_the_bridge_may_read_write_and_hold_its_lock(guarded: EmbeddedBroker, pl
     assert placer("administrator", "topics", "apply").exit_code == 0
     address, rights = guarded.bootstrap_servers, options("bridge")
     lock = LeaderLock(KafkaLockStore(address, PREFIX, "main", rights))
-    assert lock.is_held()
+
+    def is_held() -> bool:
+        try:
+            return lock.is_held()
+        except BrokerUnreachable:
+            return False  # A group that is new has no coordinator for a moment.
+
+    until(is_held, "the lock is held")
     lock.renew()
     topics = KafkaTopics(address, PREFIX, print, rights)
     topics.open()

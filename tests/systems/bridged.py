@@ -5,6 +5,7 @@ the cluster has to come to rest: all partitions whole and where the reconciler h
 reassignment, no throttle of the bridge and no open move left.
 """
 
+import signal
 import subprocess
 import threading
 import time
@@ -119,8 +120,9 @@ class Bridge:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.append((time.monotonic(), line))
+        with self.process.stdout as lines:
+            for line in lines:
+                self.lines.append((time.monotonic(), line))
 
 
 class BridgedKafka:
@@ -150,7 +152,7 @@ class BridgedKafka:
     def close(self) -> None:
         """End what runs on the cluster."""
         for bridge in self.bridges:
-            bridge.process.kill()
+            bridge.end(signal.SIGKILL)
         self.application.kill()
         self.outputs.close()
 
