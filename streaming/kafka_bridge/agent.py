@@ -95,6 +95,8 @@ class Agent:
         self._said: dict[str, None] = {}
         self._waits_for: str | None = None
         self._failures = 0
+        # Whether throttles are read in each look: they matter while something is copied.
+        self._is_busy = True
         self._next_look = self._begun
 
     @property
@@ -131,13 +133,22 @@ class Agent:
             return None
         tables = self._read()
         began = self._clock()
-        snapshot = self._observer.look(self.now_ms)
+        snapshot, step = self._find_step(tables, fresh=self._is_busy)
+        if step.actions and not self._is_busy:
+            # Somebody else may have set a throttle since it was read.
+            snapshot, step = self._find_step(tables, fresh=True)
         look_seconds = self._clock() - began
-        step = find_step(snapshot, tables, self._memory, self._options)
+        self._is_busy = bool(step.actions or step.memory.claims.entries) or any(
+            True for _ in snapshot.reassigned()
+        )
         self._tell_news([*step.notes, *self._describe_omitted(step)])
         return Round(snapshot, step, look_seconds, self._act(step))
 
     # A round
+
+    def _find_step(self, tables: Tables, *, fresh: bool) -> tuple[Snapshot, Step]:
+        snapshot = self._observer.look(self.now_ms, fresh=fresh)
+        return snapshot, find_step(snapshot, tables, self._memory, self._options)
 
     def _act(self, step: Step) -> Carried | None:
         if self._mode is Mode.DRY_RUN:

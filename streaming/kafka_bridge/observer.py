@@ -40,10 +40,11 @@ class Observer:
         self._sized_at: int | None = None
         self._rates: dict[int, dict[str, int]] = {}
 
-    def look(self, at: int, *, throttles: bool = True) -> Snapshot:
+    def look(self, at: int, *, throttles: bool = True, fresh: bool = True) -> Snapshot:
         """Look at the cluster; `at` is the time in ms that the snapshot carries.
 
-        Without `throttles` rates and entries are not read. Raises as `ClusterAdmin`.
+        Without `throttles` rates and entries are not read. Without `fresh` they, and what else is
+        configured, may be as old as `CONFIGS_INTERVAL_MS`. Raises as `ClusterAdmin`.
         """
         # Before and after: of one that starts or ends in between the topics may show the union.
         moving = self._admin.list_reassignments()
@@ -51,7 +52,11 @@ class Observer:
         moving = self._admin.list_reassignments() | moving
         cluster = self._admin.describe_cluster()
         live = sorted(each.id for each in cluster.brokers.values() if not each.fenced)
-        self._read_configs(at, described, fresh=throttles)
+        since = None if self._configured_at is None else at - self._configured_at
+        due = since is None or since >= CONFIGS_INTERVAL_MS or (throttles and fresh)
+        self._read_configs(at, described, all_of_them=due)
+        if throttles and (due or not {*live} <= self._rates.keys()):
+            self._read_rates(live)
         self._read_sizes(at, live)
         topics = {each.name: self._topic(each, moving) for each in described}
         return Snapshot(
@@ -80,10 +85,11 @@ class Observer:
             configs.get(POLICY),
         )
 
-    def _read_configs(self, at: int, topics: Collection[DescribedTopic], *, fresh: bool) -> None:
-        due = self._configured_at is None or at - self._configured_at >= CONFIGS_INTERVAL_MS
+    def _read_configs(
+        self, at: int, topics: Collection[DescribedTopic], *, all_of_them: bool
+    ) -> None:
         uids = {each.name: each.uid for each in topics}
-        if fresh or due:
+        if all_of_them:
             wanted = [*uids]
             self._configured_at = at
         else:
@@ -104,7 +110,7 @@ class Observer:
                 sizes.setdefault(key, {})[broker] = size
         self._sizes, self._disks, self._sized_at = sizes, disks, at
 
-    def _throttles(self, live: Collection[int]) -> Throttles:
+    def _read_rates(self, live: Collection[int]) -> None:
         found = self._admin.describe_broker_rates(live)
         # One that dies does not answer, and is live until its session ends: it keeps its rates.
         rates = {each: self._rates[each] for each in live if each in self._rates} | found
@@ -112,6 +118,9 @@ class Observer:
         if unknown:
             raise BrokerUnreachable(f"brokers {unknown} did not tell their throttle rates")
         self._rates = rates
+
+    def _throttles(self, live: Collection[int]) -> Throttles:
+        rates = {broker: self._rates[broker] for broker in live}
         return Throttles(
             {broker: each[LEADER_RATE] for broker, each in rates.items() if LEADER_RATE in each},
             {b: each[FOLLOWER_RATE] for b, each in rates.items() if FOLLOWER_RATE in each},

@@ -67,6 +67,21 @@ def step_until_lost(agent: RunningAgent) -> None:
         go_on()
 
 
+def test_throttles_are_read_anew_before_something_is_done(
+    cluster: BridgedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = RunningAgent(cluster, LockLog())
+    agent.run()
+    read: list[str] = []
+    fail_calls(monkeypatch, cluster, ("describe_broker_rates",), lambda: read.append("rates"))
+    agent.step()
+    assert not read
+    cluster.kafka.fence(1)
+    agent.run()
+    assert read
+    check_rest(cluster)
+
+
 def test_acting_heals_a_dead_broker_and_says_each_action(cluster: BridgedCluster) -> None:
     agent = RunningAgent(cluster, LockLog())
     agent.run()

@@ -86,6 +86,24 @@ def test_sizes_and_configurations_are_read_as_seldom_as_they_change(kafka: Count
     assert kafka.calls["describe_logs"] == 1
 
 
+def test_a_look_that_need_not_be_fresh_asks_four_times_and_keeps_the_throttles(
+    kafka: CountingKafka,
+) -> None:
+    kafka.alter_broker_rates({1: {LEADER_RATE: 100}})
+    observer = Observer(kafka)
+    seen = observer.look(0)
+    kafka.alter_broker_rates({2: {LEADER_RATE: 200}})
+    kafka.calls.clear()
+    assert observer.look(1_000, fresh=False).throttles == seen.throttles
+    rest = {"list_reassignments": 2, "describe_topics": 1, "describe_cluster": 1}
+    assert {name: n for name, n in kafka.calls.items() if name != "describe_topic_configs"} == rest
+    assert observer.look(CONFIGS_INTERVAL_MS, fresh=False).throttles.leader_rates == {
+        1: 100,
+        2: 200,
+    }
+    assert observer.look(CONFIGS_INTERVAL_MS + 1).throttles.leader_rates == {1: 100, 2: 200}
+
+
 def test_of_a_topic_that_is_made_anew_the_configuration_is_read_at_once(
     kafka: CountingKafka,
 ) -> None:
