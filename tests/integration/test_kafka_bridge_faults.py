@@ -146,7 +146,7 @@ def test_a_broker_is_drained(kafka: BridgedKafka) -> None:
 
 def test_the_replication_factor_goes_down_and_up(kafka: BridgedKafka) -> None:
     for factor in (2, 3):
-        kafka.placer("stream", "alter", "grown", "--rf", str(factor))
+        kafka.placer("stream", "alter", "grown", "--rf", str(factor), "--no-wait")
         until(
             lambda: {len(each) for each in kafka.outputs.replicas("grown")} == {factor},  # noqa: B023
             f"rf {factor}",
@@ -165,7 +165,8 @@ def test_somebody_else_reassigns_and_throttles(kafka: BridgedKafka) -> None:
         other = {3: 4, 4: 3, 7: 4}
         wanted = [other.get(each, each) for each in now]
         assert admin.alter_reassignments({("grown", 0): wanted}) == {("grown", 0): None}
-    until(lambda: [*map(str, wanted)] == [*kafka.outputs.replicas("grown")[0]], "adopted", 120)
+    adopted = [[str(each) for each in wanted]]
+    until(lambda: kafka.outputs.replicas("grown")[:1] == adopted, "adopted", 120)
     kafka.come_to_rest(foreign=foreign)
     kafka.cluster.nodes[5].kill()
     kafka.come_to_rest(gone=(6,), foreign=foreign)
