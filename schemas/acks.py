@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from schemas.base import Id, Index, Message, Text
+from schemas.base import Id, Index, Message, Ordinal, Text
 
 
 class MoveKind(StrEnum):
@@ -55,6 +55,24 @@ class MoveMessage(Message):
 
 class MoveAccepted(MoveMessage):
     """The executor has taken the move on, and what it removes may be gone from now on."""
+
+
+class MoveProgressed(MoveMessage):
+    """The executor copies on: the move gets more time.
+
+    A move that reports progress does not expire, however long its copy takes: each report gives it
+    at least three quarters of `moves.deadline_seconds` from then on. A report whose `bytes_done` is
+    no larger than the one that the move's record shows is no progress and extends nothing. It also
+    says that the move is accepted.
+    """
+
+    bytes_done: Ordinal | None = Field(
+        default=None,
+        description="How many bytes are copied. Absent: not known; the report counts as progress.",
+    )
+    bytes_total: Ordinal | None = Field(
+        default=None, description="How many bytes the whole copy has. Absent: not known."
+    )
 
 
 class MoveCompleted(MoveMessage):

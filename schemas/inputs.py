@@ -12,7 +12,14 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field, JsonValue, model_validator
 
 from schemas import limits
-from schemas.acks import MoveAccepted, MoveCompleted, MoveFailed, MoveStopped, ReplicaLost
+from schemas.acks import (
+    MoveAccepted,
+    MoveCompleted,
+    MoveFailed,
+    MoveProgressed,
+    MoveStopped,
+    ReplicaLost,
+)
 from schemas.base import (
     Capacity,
     Count,
@@ -349,6 +356,7 @@ InputMessage = (
     | StreamAltered
     | StreamDropped
     | MoveAccepted
+    | MoveProgressed
     | MoveCompleted
     | MoveFailed
     | MoveStopped
@@ -370,6 +378,7 @@ INPUTS: dict[str, type[InputMessage]] = {
         StreamAltered,
         StreamDropped,
         MoveAccepted,
+        MoveProgressed,
         MoveCompleted,
         MoveFailed,
         MoveStopped,

@@ -263,7 +263,8 @@ class Move(Message):
         "none lives.",
     )
     deadline: TimeMs = Field(
-        description="The move expires when it is not completed by then, in ms since the epoch, UTC."
+        description="The move expires when it is not completed by then, in ms since the epoch, "
+        "UTC. Reports of progress extend it."
     )
     supersedes: Id | None = Field(default=None, description="The move that this one replaces.")
     issued_at: TimeMs = Field(description="When it was issued, in ms since the epoch, UTC.")
@@ -280,6 +281,20 @@ class Move(Message):
         default=None,
         description="How often the executor was reminded that the move was called off; absent: "
         "not yet.",
+    )
+    renewed_at: TimeMs | None = Field(
+        default=None,
+        description="When a report of progress extended `deadline` last, in ms since the epoch, "
+        "UTC; absent: never.",
+    )
+    bytes_done: Ordinal | None = Field(
+        default=None,
+        description="Bytes that were copied at `renewed_at`, as the executor reported; absent: not "
+        "known.",
+    )
+    bytes_total: Ordinal | None = Field(
+        default=None,
+        description="Bytes of the whole copy, as the executor reported; absent: not known.",
     )
 
     def record_key(self) -> str:

@@ -154,7 +154,14 @@ CATALOGUE: tuple[Topic, ...] = (
     _input_topic(
         ACKS,
         "stream/shard",
-        ("MoveAccepted", "MoveCompleted", "MoveFailed", "MoveStopped", "ReplicaLost"),
+        (
+            "MoveAccepted",
+            "MoveProgressed",
+            "MoveCompleted",
+            "MoveFailed",
+            "MoveStopped",
+            "ReplicaLost",
+        ),
         30,
         1,
         "Acknowledgements of executors, and losses of replicas",

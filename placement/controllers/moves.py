@@ -19,6 +19,10 @@ from placement.moves import OpenMove
 from placement.repair import RepairPlanner
 from placement.state import ClusterState
 
+# Share of its lease that a move must have used up before a report of progress extends it: four
+# records for each lease at most.
+_LEASE_USED = 0.25
+
 
 class MoveController:
     """Ends and accepts the moves of the ledger."""
@@ -54,21 +58,50 @@ class MoveController:
             said = f"{event.kind} of move '{move.move_id}' names {event.stream}/{event.shard}"
             message = f"{said}, but the move is of {move.stream}/{move.shard}"
             return Reason(Code.MOVE_UNKNOWN, message)
-        shard = state.streams[move.stream].shards[move.shard]
-        opened = state.ledger.by_shard[shard]
+        self._follow(state.ledger.by_shard[state.streams[move.stream].shards[move.shard]], event)
+        return None
+
+    def _follow(self, opened: OpenMove, event: MoveAcked) -> None:
+        """Carry out what the executor says of an open move."""
+        state, move = self._state, opened.move
         match event.kind:
             case AckKind.ACCEPTED:
                 if move.state is MoveState.ACCEPTED:
                     state.publisher.count("repeated_ack")
                 else:
-                    state.moves.accept(shard)
+                    state.moves.accept(opened.shard)
+            case AckKind.PROGRESSED:
+                self._renew(opened, event)
             case AckKind.COMPLETED:
                 self.end(opened, MoveState.COMPLETED, move.reason)
             case AckKind.FAILED | AckKind.STOPPED:
                 failed = Reason(Code.EXECUTOR_FAILED, event.reason or "the executor gave no reason")
                 self.end(opened, MoveState.FAILED, failed)
                 self._back_off(opened.move)
-        return None
+
+    def _renew(self, opened: OpenMove, event: MoveAcked) -> None:
+        """Extend the deadline of a move that makes progress, and record that it is accepted.
+
+        A report that comes before a quarter of the lease is used up is only counted: the records of
+        a long copy stay few.
+        """
+        state = self._state
+        lease = state.configuration.deadline_ms
+        if opened.move.state is MoveState.ISSUED:
+            state.moves.accept(opened.shard)
+        move, done = opened.move, event.bytes_done
+        if done is not None and done <= (move.bytes_done or 0):
+            state.publisher.count("stalled_progress")
+        elif event.at + lease - move.deadline < lease * _LEASE_USED:
+            state.publisher.count("early_progress")
+        else:
+            renewed = move._replace(
+                deadline=event.at + lease,
+                renewed_at=event.at,
+                bytes_done=move.bytes_done if done is None else done,
+                bytes_total=event.bytes_total or move.bytes_total,
+            )
+            state.moves.renew(opened.shard, renewed)
 
     def _confirmed_moves(self, event: MoveAcked) -> list[str]:
         """Find the cancelled moves that the executor says it has stopped.
@@ -108,8 +141,12 @@ class MoveController:
     def expire(self) -> None:
         """End the moves whose deadline has passed, and forget failures of long ago."""
         for opened in self._state.ledger.expired_moves(self._state.now):
-            seconds = (opened.move.deadline - opened.move.issued_at) // 1000
+            move = opened.move
+            since = move.issued_at if move.renewed_at is None else move.renewed_at
+            seconds = (move.deadline - since) // 1000
             message = f"the executor did not complete the move within {seconds} s"
+            if move.renewed_at is not None:
+                message += " of its last progress"
             late = Reason(Code.DEADLINE_PASSED, message)
             self.end(opened, MoveState.EXPIRED, late)
         # Whoever has not failed for as long as the longest pause begins anew.

@@ -83,6 +83,7 @@ class AckKind(StrEnum):
     """Kind of an executor's acknowledgement."""
 
     ACCEPTED = "accepted"
+    PROGRESSED = "progressed"
     COMPLETED = "completed"
     FAILED = "failed"
     STOPPED = "stopped"
@@ -93,7 +94,7 @@ class MoveAcked:
     """An executor acknowledged a move.
 
     Without `move_id` it means the open move of the shard, or, if the executor has stopped, all of
-    the shard's moves that were called off.
+    the shard's moves that were called off. `bytes_done` and `bytes_total` are of progress.
     """
 
     at: int
@@ -102,6 +103,8 @@ class MoveAcked:
     stream: str
     shard: int
     reason: str | None = None
+    bytes_done: int | None = None
+    bytes_total: int | None = None
 
 
 class Action(StrEnum):

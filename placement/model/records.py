@@ -195,7 +195,9 @@ class Assignment(NamedTuple):
 class Move(NamedTuple):
     """A command to the executor in its current state; key: move_id. `add` is None where a replica
     is only removed, `remove` where one is only added. `rate_bytes_per_second` bounds the copy and
-    ends with it. `reminded`: how often the executor was reminded that the move was called off."""
+    ends with it. `reminded`: how often the executor was reminded that the move was called off.
+    `renewed_at`: when progress extended the deadline last, with the bytes that were copied by then.
+    """
 
     move_id: str
     kind: MoveKind
@@ -215,6 +217,9 @@ class Move(NamedTuple):
     ended_at: int | None = None
     rate_bytes_per_second: int | None = None
     reminded: int | None = None
+    renewed_at: int | None = None
+    bytes_done: int | None = None
+    bytes_total: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,8 @@ class Ledger:
         self.leaving: Counter[int] = Counter()
         self._ended: deque[str] = deque()
         self._by_node: defaultdict[int, set[int]] = defaultdict(set)
-        # Deadline, move and shard; a move that has ended is passed over when its time comes.
+        # Deadline, move and shard; a move that has ended or was renewed is passed over when its
+        # time comes.
         self._deadlines: list[tuple[int, str, int]] = []
 
     def open(self, opened: OpenMove) -> None:
@@ -69,6 +70,13 @@ class Ledger:
         opened.move = opened.move._replace(state=MoveState.ACCEPTED)
         self.known[opened.move.move_id] = opened.move
         return opened.move
+
+    def renew(self, shard: int, renewed: Move) -> None:
+        """Replace the shard's open move by the same one with a later deadline."""
+        opened = self.by_shard[shard]
+        assert renewed.move_id == opened.move.move_id, "another move is none that was renewed"
+        opened.move = self.known[renewed.move_id] = renewed
+        heappush(self._deadlines, (renewed.deadline, renewed.move_id, shard))
 
     def close(
         self, shard: int, state: MoveState, at: int, reason: Reason | None = None
@@ -122,7 +130,8 @@ class Ledger:
         while self._deadlines and self._deadlines[0][0] <= now:
             _, move_id, shard = heappop(self._deadlines)
             opened = self.by_shard.get(shard)
-            if opened is not None and opened.move.move_id == move_id:
+            due = opened is not None and opened.move.deadline <= now
+            if opened is not None and due and opened.move.move_id == move_id:
                 found.append(opened)
         return _sort_by_shard(found)
 

@@ -362,4 +362,7 @@ def reissue_move(state: ClusterState, shard: int, before: Move, slot: int, sourc
         ended_at=None,
         source=state.topology.ids[source] if source != EMPTY else None,
         supersedes=before.move_id,
+        renewed_at=None,
+        bytes_done=None,
+        bytes_total=None,
     )

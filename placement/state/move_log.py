@@ -41,6 +41,11 @@ class MoveLog:
         """Record that the executor has taken over the shard's open move."""
         self.publish(self._ledger.accept(shard))
 
+    def renew(self, shard: int, renewed: Move) -> None:
+        """Publish the shard's open move with a later deadline."""
+        self._ledger.renew(shard, renewed)
+        self.publish(renewed)
+
     def end(self, shard: int, end: MoveState, reason: Reason | None = None) -> None:
         """End the shard's open move; unless it was completed, the plan takes it back.
 

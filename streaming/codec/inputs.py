@@ -5,6 +5,7 @@ again when the state is rebuilt. Ids are hashes of content, so that a retry writ
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, TypeVar
 
@@ -67,6 +68,7 @@ _CLUSTER_GUARD = {
 _REPORTED = {"up": ReportedStatus.UP, "down": ReportedStatus.DOWN}
 _ACKS: Mapping[type[InputMessage], AckKind] = {
     acks.MoveAccepted: AckKind.ACCEPTED,
+    acks.MoveProgressed: AckKind.PROGRESSED,
     acks.MoveCompleted: AckKind.COMPLETED,
     acks.MoveFailed: AckKind.FAILED,
     acks.MoveStopped: AckKind.STOPPED,
@@ -179,7 +181,10 @@ def event_of_message(message: InputMessage, at: int) -> Event:
             return ReplicaLost(at, *place, message.reason)
     kind = _ACKS[type(message)]
     assert isinstance(message, acks.MoveMessage)
-    return MoveAcked(at, kind, message.move_id, message.stream, message.shard, message.reason)
+    said = MoveAcked(at, kind, message.move_id, message.stream, message.shard, message.reason)
+    if isinstance(message, acks.MoveProgressed):
+        said = replace(said, bytes_done=message.bytes_done, bytes_total=message.bytes_total)
+    return said
 
 
 def _hash_with_name(message: inputs.StreamAltered | inputs.StreamDropped) -> str:

@@ -138,7 +138,11 @@ def assignment_record(assignment: Assignment, cell: str) -> OutRecord:
 def move_record(move: Move, tombstone: bool, cell: str) -> OutRecord:
     """Key: move id; routed by stream/shard, so that one shard's moves are in order."""
     body = None if tombstone else fields_of(move) | {"reason": reason_body(move.reason)}
-    version = ("forgotten",) if tombstone else (move.state, *filter(None, (move.reminded,)))
+    version: tuple[Any, ...] = ("forgotten",)
+    if not tombstone:
+        version = (move.state, *filter(None, (move.reminded,)))
+        if move.renewed_at is not None:
+            version += (f"renewed {move.renewed_at}",)
     at = move.ended_at or move.issued_at
     route = f"{move.stream}/{move.shard}"
     return _record(MOVES, "Move", move.move_id, body, cell, version, at, route)

@@ -44,6 +44,8 @@ UNSET: dict[str, Value] = {
 RULE_CAUSES = ("required_rule", "preferred_rule")
 # What may differ between two records of one move.
 MOVE_PROGRESS = ("state", "reason", "ended_at", "reminded")
+# Fields that change when a report of progress extends the deadline.
+RENEWAL = ("deadline", "renewed_at", "bytes_done", "bytes_total")
 
 
 def records_of(ready: Ready) -> Iterator[tuple[str, str, Value | None]]:
@@ -184,6 +186,8 @@ class Log(World):
         words = {(str(a.kind), a.move_id or f"{a.stream}/{a.shard}") for a in acks}
         # Whoever stops a move that was not called off gives it up.
         words |= {("failed", a.move_id) for a in acks if a.kind is AckKind.STOPPED and a.move_id}
+        # Whoever reports progress has taken the move on.
+        words |= {("accepted", name) for kind, name in words if kind == "progressed"}
         # A copy under way that is lost is a move that has failed.
         lost = (event for event in events if isinstance(event, ReplicaLost))
         words |= {("failed", f"{event.stream}/{event.shard}") for event in lost}
@@ -223,7 +227,7 @@ class Log(World):
             "topology.v1": ("incarnation", "sequence", "revision"),
             "decisions.v1": ("sequence", "revision", "decided_at"),
             "assignments.v1": ("epoch",),
-            "moves.v1": ("state", "reminded"),
+            "moves.v1": ("state", "reminded", "renewed_at"),
         }
         names: list[object] = [record_id] if record_id else []
         if topic in natural:
@@ -330,12 +334,23 @@ class Log(World):
 
     def _judge_progress(self, key: str, before: Value, move: Value) -> None:
         changed = [f for f in move if move[f] != before[f] and f not in MOVE_PROGRESS]
+        if {*changed} & {*RENEWAL}:
+            self._judge_renewal(key, before, move)
+            changed = [f for f in changed if f not in RENEWAL]
         if changed:
             self._say(f"move {key} changed its {changed}")
         if before["state"] in CALLED_OFF:
             self._report(self._unmarked.judge_reminder(before, move))
         elif before["state"] not in OPEN_STATES or move["state"] == "issued":
             self._say(f"move {key} went from {before['state']} to {move['state']}")
+
+    def _judge_renewal(self, key: str, before: Value, move: Value) -> None:
+        """Progress extends the lease of an open move, and never shortens it."""
+        renewed, last = move.get("renewed_at"), before.get("renewed_at") or move["issued_at"]
+        if renewed is None or renewed <= last or move["deadline"] <= before["deadline"]:
+            self._say(f"move {key} was renewed from {before} to {move}")
+        if before["state"] not in OPEN_STATES:
+            self._say(f"move {key} was renewed when it was {before['state']}")
 
     def _judge_issue(self, key: str, move: Value) -> None:
         self._issued.append(move)

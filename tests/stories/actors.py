@@ -282,11 +282,13 @@ class Actors:
 
     def ack(self, command: Command) -> Iterator[Event]:
         kind, reason = AckKind(command.take("kind")), command.given("reason")
+        done = command.given("bytes")
+        copied = None if done is None else int(done)
         instead = command.given("of")
         if "shards" in command.arguments:
             for shard in command.take("shards").split(","):
                 stream, _, number = shard.rpartition("/")
-                yield MoveAcked(self.now, kind, None, stream, int(number), reason)
+                yield MoveAcked(self.now, kind, None, stream, int(number), reason, copied)
             return
         by_name = {name: move_id for move_id, name in self.names.items()}
         for name in command.take("moves").split(","):
@@ -298,7 +300,7 @@ class Actors:
                     at = stream, int(number)
                 if kind is AckKind.STOPPED:
                     self.off.pop(move_id, None)
-                yield MoveAcked(self.now, kind, move_id, *at, reason)
+                yield MoveAcked(self.now, kind, move_id, *at, reason, copied)
 
     def _meant(self, name: str, by_name: dict[str, str]) -> list[str]:
         """Ids of `all` open moves, of those that were called `off`, of `m3`, of the last one of

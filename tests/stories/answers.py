@@ -114,6 +114,9 @@ def move_line(name: str, move: Move, superseded: str | None) -> str:
     parts.append(f"{move.state} ({move.reason.code})")
     if move.reminded:
         parts.append(f"reminder {move.reminded}")
+    if move.renewed_at is not None and move.state.is_open:
+        copied = "" if move.bytes_done is None else f"{move.bytes_done} bytes done, "
+        parts.append(f"{copied}until {move.deadline // 1000} s")
     if move.state.value == "issued":
         parts.append(f"copy from {move.source or 'none'}, valid at e{move.expected_epoch}")
         if superseded:

@@ -246,6 +246,7 @@ def stream(
 # What an executor can say of a move or of a replica, and the message that says it.
 ACKS = {
     "accepted": "MoveAccepted",
+    "progressed": "MoveProgressed",
     "completed": "MoveCompleted",
     "failed": "MoveFailed",
     "stopped": "MoveStopped",
@@ -267,12 +268,22 @@ def ack(
     ] = None,
     node_id: Annotated[str | None, typer.Option("--node", help="The node that reports it.")] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="For people.")] = None,
+    bytes_done: Annotated[
+        int | None,
+        typer.Option("--bytes-done", min=0, help="Bytes that are copied. [dim]progressed[/dim]"),
+    ] = None,
+    bytes_total: Annotated[
+        int | None,
+        typer.Option("--bytes-total", min=0, help="Bytes of the copy. [dim]progressed[/dim]"),
+    ] = None,
 ) -> None:
     """Acknowledge a move, as its executor does, or say that a replica is lost on --node."""
     if what not in ACKS:
         raise typer.BadParameter(f"expected {', '.join(ACKS)}, got {what!r}")
     if what != "lost" and move is None:
         raise typer.BadParameter("--move: name the move")
+    if what != "progressed" and (bytes_done is not None or bytes_total is not None):
+        raise typer.BadParameter("--bytes-done and --bytes-total are of progressed only")
     stream_name, _, number = shard.rpartition("/")
     if not stream_name or not number.isdecimal():
         raise typer.BadParameter(f"--shard: expected STREAM/N, e.g. orders/0, got {shard!r}")
@@ -282,6 +293,8 @@ def ack(
         "shard": int(number),
         "node_id": node_id,
         "reason": reason,
+        "bytes_done": bytes_done,
+        "bytes_total": bytes_total,
     }
     key = f"{stream_name}/{int(number)}"
     _send("acks.v1", ACKS[what], key, fields, settings)

@@ -134,7 +134,7 @@ def of_violation(record: Violation) -> int:
     ("record", "hashed"),
     [
         (DECISION, of_decision),
-        (MOVE, of_move),
+        (MOVE._replace(renewed_at=10, bytes_done=11, bytes_total=12), of_move),
         (NODE, of_node),
         (VIOLATION, of_violation),
         (MEMORY, of_memory),

@@ -98,6 +98,13 @@ class TestSend:
                 {"node_id": "n3", "reason": "disk", "move_id": None},
             ),
             (
+                "ack progressed --move m1 --shard orders/0 --bytes-done 3 --bytes-total 9",
+                "acks.v1",
+                "MoveProgressed",
+                "orders/0",
+                {"move_id": "m1", "bytes_done": 3, "bytes_total": 9},
+            ),
+            (
                 "ack completed --move m1 --shard orders/0",
                 "acks.v1",
                 "MoveCompleted",

@@ -128,7 +128,7 @@ assignments = at_rest | busy
 moves = st.builds(
     Move, ids, st.sampled_from(MoveKind), ids, counts, counts, st.none() | ids, ids, numbers,
     st.sampled_from(MoveState), st.sampled_from(Cause), reasons, numbers, numbers, st.none() | ids,
-    st.none() | ids, st.none() | numbers, *[st.none() | st.integers(1, 2**40)] * 2,
+    st.none() | ids, st.none() | numbers, *[st.none() | st.integers(1, 2**40)] * 5,
 )  # fmt: skip
 attributes = st.builds(
     NodeAttributes, locations, tags, st.none() | st.just("host.example:9092"),
@@ -385,6 +385,7 @@ def test_a_stream_creation() -> None:
     ("name", "kind"),
     [
         ("MoveAccepted", AckKind.ACCEPTED),
+        ("MoveProgressed", AckKind.PROGRESSED),
         ("MoveCompleted", AckKind.COMPLETED),
         ("MoveFailed", AckKind.FAILED),
         ("MoveStopped", AckKind.STOPPED),
@@ -395,6 +396,13 @@ def test_acknowledgements(name: str, kind: AckKind) -> None:
         message(name, ACK | {"move_id": "m1", "reason": "r"}), 9
     ) == MoveAcked(9, kind, "m1", "s", 1, "r")
     assert codec.event_of_message(message(name, ACK), 9) == MoveAcked(9, kind, None, "s", 1)
+
+
+def test_progress_with_its_bytes() -> None:
+    said = ACK | {"bytes_done": 3, "bytes_total": 9}
+    assert codec.event_of_message(message("MoveProgressed", said), 9) == MoveAcked(
+        9, AckKind.PROGRESSED, None, "s", 1, bytes_done=3, bytes_total=9
+    )
 
 
 def verdict(name: str, fields: Mapping[str, Any]) -> Verdict:

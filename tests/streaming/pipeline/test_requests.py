@@ -58,6 +58,7 @@ def test_a_request_about_nothing_is_refused_without_a_hash() -> None:
         ("MoveCompleted", {"stream": "nosuch", "shard": 0}, "STREAM_UNKNOWN"),
         ("MoveCompleted", {"stream": "a", "shard": 9}, "SHARD_UNKNOWN"),
         ("MoveFailed", {"stream": "a", "shard": 0, "move_id": "ghost"}, "MOVE_UNKNOWN"),
+        ("MoveProgressed", {"stream": "a", "shard": 0, "move_id": "ghost"}, "MOVE_UNKNOWN"),
         ("MoveStopped", {"stream": "a", "shard": 0, "move_id": "ghost"}, "MOVE_UNKNOWN"),
         ("ReplicaLost", {"stream": "nosuch", "shard": 0, "node_id": "n1"}, "STREAM_UNKNOWN"),
         ("ReplicaLost", {"stream": "a", "shard": 99, "node_id": "n1"}, "SHARD_UNKNOWN"),
