@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from tests.oracle.moves import more_broken
+from tests.oracle.moves import can_be_led, more_broken
 from tests.oracle.policy import can_judge, keeps_apart, minds_load, moves_together
 from tests.oracle.world import OPEN_STATES, Shard, Value, World
 
@@ -219,6 +219,13 @@ class MovementBound:
         stood = movement.started - movement.left_before - set(movement.lost)
         return (added & set(self._world.assignments[shard]["replicas"])) - stood
 
+    def _is_better(self, shard: Shard, nodes: list[str], others: list[str]) -> bool:
+        """Whether the nodes keep a rule that the others break, or may lead where those may not."""
+        world = self._world
+        if can_be_led(world, nodes) and not can_be_led(world, others):
+            return True
+        return bool(more_broken(world, shard, nodes, others))
+
     def _judge_needless(self, shard: Shard, movement: ShardMovement) -> Iterator[str]:
         world, spec = self._world, self._world.spec(shard[0])
         if not can_judge(spec) or moves_together(spec):
@@ -237,7 +244,7 @@ class MovementBound:
             for new in {move["add"] for move in moves} & set(views[0]):
                 undone = [[old if node == new else node for node in held] for held in views]
                 pairs = list(zip(views, undone, strict=True))
-                if not any(more_broken(world, shard, held, after) for held, after in pairs):
+                if not any(self._is_better(shard, held, after) for held, after in pairs):
                     there, here = undone[0], views[0]
                     yield f"{shard} left {old} for {new}, though {there} is as good as {here}"
 
