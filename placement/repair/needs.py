@@ -188,8 +188,14 @@ class ShardNeeds:
 
     @cached_property
     def broken_rules(self) -> tuple[Rule, ...]:
-        """The rules that repair sees to and that the shard breaks."""
-        return self.scope.broken_rules(self.stream, self.case)
+        """The rules that repair sees to and that the shard breaks.
+
+        Not with replicas of a shard that has too many: one of them goes without a copy.
+        """
+        case = self.case
+        if case.others:
+            case = case._replace(others=self._other_nodes(with_surplus=False))
+        return self.scope.broken_rules(self.stream, case)
 
     def breaks(self, strength: Strength) -> bool:
         """Return whether a rule of this strength that repair enforces is broken."""
@@ -221,14 +227,17 @@ class ShardNeeds:
                 return self.surplus_count > 0
         return False
 
-    def _other_nodes(self) -> list[int]:
+    def _other_nodes(self, with_surplus: bool = True) -> list[int]:
         """List the nodes of the stream's other shards that are to stay.
 
-        Nodes that are lost or leave too are not in the way.
+        Nodes that are lost or leave too are not in the way; nor, if not `with_surplus`, are those
+        of shards that have more replicas than asked for.
         """
         table, stays = self.scope.state.table, self._topology.counts_for_rules
         shards = np.asarray(self.stream.shards, np.int64)
         rows = table.rows(shards[shards != self.shard])
+        if not with_surplus:
+            rows = rows[(rows != EMPTY).sum(axis=1) <= self.stream.copies]
         there = np.append(stays, False)[rows]
         found: list[int] = rows[there].tolist()
         return found

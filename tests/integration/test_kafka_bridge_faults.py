@@ -27,7 +27,7 @@ JOINING = 7
 TOPIC, PARTITIONS = "orders", 12
 OPTIONS = ("--patience-seconds", "2", "--throttle", "20MB")
 # Many small partitions: the limits that ship are for large ones.
-LIMITS = {"PLACER_LIMITS__MAX_IN_PER_NODE": "50", "PLACER_LIMITS__MAX_OUT_PER_NODE": "50"}
+LIMITS = {"PLACER_MOVES__MAX_IN_PER_NODE": "50", "PLACER_MOVES__MAX_OUT_PER_NODE": "50"}
 
 
 @pytest.fixture(scope="module")
