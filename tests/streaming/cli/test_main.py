@@ -108,7 +108,7 @@ class TestMistakes:
             ("send stream s --policies x --policy {}", "exclude each other"),
             ("send stream s --policy [1]", "--policy: expected a mapping"),
             ("send stream s --policy {", "--policy: not YAML"),
-            ("send ack done --move m --shard s/0", "expected accepted, completed, failed"),
+            ("send ack done --move m --shard s/0", "expected accepted, progressed, completed"),
             ("send ack failed --move m --shard s", "--shard: expected STREAM/N"),
             ("send ack failed --move m --shard a/b/0", "field 'stream' must be of the form"),
         ],
