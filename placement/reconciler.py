@@ -9,9 +9,11 @@ from typing import Any
 
 from placement.controllers import (
     HoldController,
+    LoadController,
     MoveController,
     NodeController,
     NodeRegistry,
+    ObservationController,
     OperatorController,
     Preview,
     RebalanceController,
@@ -23,6 +25,7 @@ from placement.model import (
     Event,
     LinksMeasured,
     Liveness,
+    LoadsReported,
     LocationResolved,
     MoveAcked,
     NodeChanged,
@@ -31,6 +34,7 @@ from placement.model import (
     Ready,
     Reason,
     ReplicaLost,
+    ReplicasObserved,
     StreamAltered,
     StreamCreated,
     StreamDropped,
@@ -61,16 +65,19 @@ class Reconciler:
         self._links = Links(state)
         orders, authority = AdministrativeOrders(state), LocationAuthority(state)
         retry_gate = RetryGate(state, self._repair)
+        self._loads = LoadController(state, retry_gate)
         rebalancing = RebalanceController(state, self._repair)
         moves = MoveController(state, self._repair, retry_gate, rebalancing)
         holds = HoldController(state, self._repair, moves)
         streams = StreamController(state, self._repair, retry_gate, moves)
+        known = (state, self._repair, retry_gate, moves, streams)
+        self._observations = ObservationController(*known)
         registry = NodeRegistry(state, self._repair, retry_gate, moves, holds, authority)
         admission = Admission(state, registry.forget)
         relocations = Relocations(state, admission, orders, registry.enter)
         nodes = NodeController(state, registry, admission, authority, relocations, orders)
         self._operators = OperatorController(
-            state, orders, registry, nodes, relocations, moves, holds, rebalancing
+            state, orders, registry, nodes, relocations, moves, holds, rebalancing, self._loads
         )
         self._rebalancing, self._moves, self._holds = rebalancing, moves, holds
         self._streams, self._registry, self._nodes = streams, registry, nodes
@@ -94,7 +101,7 @@ class Reconciler:
     @property
     def digest(self) -> str:
         """Return the digest of the state of record, 16 hexadecimal digits."""
-        return str(self._state.publisher.digest)
+        return str(self._state.publisher.current_digest())
 
     def digest_of_version(self, version: int) -> str | None:
         """Compute the digest by a version of its formula; None where this code does not know it."""
@@ -164,6 +171,7 @@ class Reconciler:
         """
         topology, nodes = self._state.topology, self._nodes
         nodes.begin()
+        self._loads.begin()
         scopes = nodes.scopes([event for event in events if isinstance(event, NodeChanged)])
         before = topology.occupied_domains(scopes)
         for index, event in enumerate(events):
@@ -175,6 +183,7 @@ class Reconciler:
         changed |= self._holds.update()
         self._moves.expire()
         self._moves.remind()
+        self._loads.note_freed_nodes()
         self._streams.retry_waiting()
         after = topology.occupied_domains(scopes)
         return changed or any(after[scope] - before[scope] for scope in scopes)
@@ -183,6 +192,7 @@ class Reconciler:
         """Revise decisions, tell progress, and forget what is past its retention."""
         state = self._state
         self._streams.revise()
+        self._loads.watch()
         self._operators.progress()
         self._registry.retire()
         past = state.now - state.configuration.retention_ms
@@ -196,12 +206,16 @@ class Reconciler:
             case LinksMeasured():
                 self._links.record_measurements(event)
                 return None
+            case LoadsReported():
+                return self._loads.apply_reports(event)
             case LocationResolved():
                 return self._nodes.apply_location(event)
             case StreamCreated() | StreamAltered() | StreamDropped():
                 return self._streams.apply_request(event)
             case ReplicaLost():
                 return self._streams.apply_replica_loss(event)
+            case ReplicasObserved():
+                return self._observations.apply(event)
             case MoveAcked():
                 return self._moves.apply_ack(event)
             case OperatorAsked():
@@ -214,5 +228,6 @@ class Reconciler:
 
     def violations(self) -> list[Violation]:
         """List what every shard breaks now, computed from the arrangement alone, for the audit."""
-        streams = self._state.streams.values()
-        return self._repair.violations(shard for stream in streams for shard in stream.shards)
+        state = self._state
+        shards = (shard for stream in state.streams.values() for shard in stream.shards)
+        return self._repair.violations(shard for shard in shards if shard not in state.awaited)

@@ -1,4 +1,8 @@
-"""Formats what many messages share: counts with noun and verb, and the sentence of a wait."""
+"""Formats what many messages share: counts with noun and verb, amounts with their unit, and the
+sentence of a wait."""
+
+# Powers of 1,000, as makers of disks and networks count, and Kafka's own figures are read.
+_PREFIXES = "kMGTPE"
 
 
 def format_count(count: int, one: str, more: str = "") -> str:
@@ -9,6 +13,28 @@ def format_count(count: int, one: str, more: str = "") -> str:
 def are(count: int) -> str:
     """Return the verb for a count of things: `is` or `are`."""
     return "is" if count == 1 else "are"
+
+
+def format_bytes(count: int) -> str:
+    """Format bytes in powers of 1,000 (SI): `512 bytes`, `380.0 GB`."""
+    power = min((len(str(count)) - 1) // 3, len(_PREFIXES))
+    if not power:
+        return format_count(count, "byte")
+    return f"{count / 1000**power:,.1f} {_PREFIXES[power - 1]}B"
+
+
+def format_amount(amount: int, resource: str) -> str:
+    """Format an amount of a resource in the unit that ends its name, any other as a number."""
+    if resource.endswith("bytes"):
+        return format_bytes(amount)
+    if resource.endswith("bytes_per_second"):
+        return f"{format_bytes(amount)}/s"
+    return f"{amount:,}"
+
+
+def format_share(amount: int, resource: str) -> str:
+    """Format an amount with the name of its resource: `380.0 GB of disk_bytes`."""
+    return f"{format_amount(amount, resource)} of {resource}"
 
 
 def format_wait(why: str) -> str:

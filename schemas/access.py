@@ -17,7 +17,9 @@ from schemas.topics import (
     DEFAULT_PREFIX,
     DETECTOR,
     INVENTORY,
+    MEMORY,
     MOVES,
+    NODE_LOADS,
     NODES,
     OPERATOR,
     STREAMS,
@@ -34,6 +36,7 @@ Operation = Literal[
 # order maintenance, and only the inventory says where nodes stand.
 WRITERS: Mapping[str, str] = {
     NODES: "nodes",
+    NODE_LOADS: "nodes",
     DETECTOR: "detectors",
     STREAMS: "clients",
     ACKS: "executors",
@@ -55,19 +58,19 @@ KAFKA_TOPICS: Mapping[str, tuple[Operation, ...]] = {
 # Added to prefix and cell: the transactional id and the group of the agent that works.
 BRIDGE_SUFFIX = ".kafka-bridge"
 # What the bridge says to the reconciler: it speaks for the brokers and their topics.
-BRIDGE_WRITES = (NODES, DETECTOR, STREAMS, ACKS)
+BRIDGE_WRITES = (NODES, DETECTOR, NODE_LOADS, STREAMS, ACKS)
 # What each role reads of what is decided; operators and readers see all outputs.
 READS: Mapping[str, tuple[str, ...]] = {
     "nodes": (TOPOLOGY,),
     "executors": (MOVES, ASSIGNMENTS),
     "clients": (DECISIONS, ASSIGNMENTS),
-    "bridge": (TOPOLOGY, DECISIONS, ASSIGNMENTS, MOVES),
+    "bridge": (TOPOLOGY, DECISIONS, ASSIGNMENTS, MOVES, MEMORY),
 }
 ROLES = (
     "reconciler",
     "administrator",
     "operators",
-    *(role for role in WRITERS.values() if role != "operators"),
+    *(role for role in dict.fromkeys(WRITERS.values()) if role != "operators"),
     "readers",
     *KAFKA_CLUSTER,
 )

@@ -97,7 +97,8 @@ def _find_unknown(model: type[BaseModel], data: Mapping[str, Any], prefix: str) 
     fields = {info.alias or name: info.annotation for name, info in model.model_fields.items()}
     for name, value in data.items():
         if name not in fields:
-            yield f"{prefix}{name}"
+            if model.model_config.get("extra") != "allow":
+                yield f"{prefix}{name}"
         elif isinstance(value, dict | list | tuple) and _has_model(fields[name]):
             for nested, part, place in _nested_models(fields[name], value, f"{prefix}{name}"):
                 yield from _find_unknown(nested, part, f"{place}.")
@@ -145,6 +146,7 @@ _EXPECTED = {
     "finite_number": "a finite number",
     "string_pattern_mismatch": "of the form {pattern}",
     "string_too_long": "at most {max_length} characters long",
+    "greater_than": "more than {gt}",
     "greater_than_equal": "at least {ge}",
     "less_than_equal": "at most {le}",
     "enum": "{expected}",

@@ -30,7 +30,12 @@ from schemas.base import (
     echo,
 )
 from schemas.inputs import StreamRequest
-from schemas.spelling import find_meant_field
+from schemas.limits import FIELDS_MAX
+from schemas.loads import Amount, Capacities, ResourceName
+from schemas.spelling import did_you_mean, find_meant_field
+
+SHARD_BYTES_RESOURCE = "disk_bytes"
+"""The resource of which `shard_bytes` are the loads, in files that were written before loads."""
 
 LevelName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
 
@@ -57,6 +62,24 @@ class ClusterNodeStatus(StrEnum):
     UNREGISTERED = "unregistered"
 
 
+class ClusterResource(WireModel):
+    """What shards use of their nodes, beside a place: bytes of a disk, requests a second."""
+
+    capacity: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None,
+        description="The share of a node's capacity that may be filled, for example 0.85. Absent: "
+        "any load fits.",
+    )
+    balance: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        default=None,
+        description="How far from the mean utilisation a node may be, as a share of the mean, for "
+        "example 0.1. Absent: it does not matter.",
+    )
+    led: bool = Field(
+        default=False, description="Whether only the replica that leads bears the load."
+    )
+
+
 class ClusterNode(WireModel):
     """A node of a cluster file. Without `location` it belongs to the unlocated domain."""
 
@@ -79,6 +102,11 @@ class ClusterNode(WireModel):
     )
     capacity: Capacity | None = Field(
         default=None, description="The most replicas the node may hold. Absent: no limit."
+    )
+    capacities: Capacities | None = Field(
+        default=None,
+        description="What the node has of each resource, in the resource's unit, for example "
+        '`{"disk_bytes": 4000000000000}`. Of one that is not named it takes any amount.',
     )
     leader: bool = Field(default=True, description="Whether replicas on the node may lead.")
     tokens: Tokens | None = Field(
@@ -117,10 +145,28 @@ class ClusterStream(StreamRequest):
         default_factory=dict,
         description="How far the stream's replicas are, by node id; outranks the document's.",
     )
+    in_sync: Items[Items[Id]] | None = Field(
+        default=None,
+        description="For each shard the ids of the nodes whose replicas are complete. Replicas "
+        "that are listed and not among them count for no quorum; nothing is copied for them, as "
+        "they catch up by themselves. Absent, or no list for a shard: all are.",
+    )
+    unobserved: Items[Index] | None = Field(
+        default=None,
+        description="Numbers of the shards whose replicas are not known yet, as those of a stream "
+        "that is being adopted: nothing is judged, planned or moved for them.",
+    )
     shard_bytes: Items[Ordinal] | None = Field(
         default=None,
-        description="Size of each shard in bytes, one number per shard. It is carried along; no "
-        "decision depends on it.",
+        description="The former name of `loads.disk_bytes`: the size of each shard in bytes. It "
+        "counts where `resources` has `disk_bytes`.",
+    )
+    loads: dict[ResourceName, Items[Amount | None]] | None = Field(
+        default=None,
+        max_length=FIELDS_MAX,
+        description="What each shard uses of a node, by resource one number per shard; null where "
+        "it is not known: then `expected_load` counts, else the mean of others.",
+        json_schema_extra={"additionalProperties": False},
     )
 
     @field_validator("shard_bytes")
@@ -133,6 +179,12 @@ class ClusterStream(StreamRequest):
         if sizes is not None and shards is not None and len(sizes) != shards:
             raise ValueError(f"a number for each of {shards} shards, {len(sizes)} are given")
         return sizes
+
+    @property
+    def known_loads(self) -> Mapping[str, Sequence[int | None]]:
+        """Return the loads by resource and shard, None where one is not known."""
+        sizes = {} if self.shard_bytes is None else {SHARD_BYTES_RESOURCE: self.shard_bytes}
+        return {**sizes, **(self.loads or {})}
 
 
 class ClusterClient(WireModel):
@@ -188,6 +240,13 @@ class ClusterFile(WireModel):
     name: Text | None = Field(
         default=None, description="Name of the document, echoed in its answer."
     )
+    resources: dict[ResourceName, ClusterResource] = Field(
+        default_factory=dict,
+        max_length=FIELDS_MAX,
+        description="What is counted beside replicas, by name, units last: `disk_bytes`, "
+        "`write_bytes_per_second`.",
+        json_schema_extra={"additionalProperties": False},
+    )
     moves: Items[ClusterMove] = Field(default=(), description="Moves under way.")
     clients: Items[ClusterClient] = Field(default=(), description="Who reads, for `nearest`.")
     replica_state: ReplicaStates = Field(
@@ -223,10 +282,14 @@ class Cluster:
     clients: tuple[ClusterClient, ...] = ()
     replica_state: Mapping[str, ReplicaState] = field(default_factory=dict)
     moves: tuple[ClusterMove, ...] = ()
+    resources: Mapping[str, ClusterResource] = field(default_factory=dict)
 
 
-def parse_cluster(document: object) -> Cluster | DocumentError:
-    """Read a document as YAML or JSON gives it. No input makes this raise."""
+def parse_cluster(document: object, *, joining: bool = False) -> Cluster | DocumentError:
+    """Read a document as YAML or JSON gives it. No input makes this raise.
+
+    `joining`: its nodes are to join another cluster, which says what resources there are.
+    """
     if not isinstance(document, Mapping):
         return DocumentError(f"the document must be a mapping, it is {echo(document)}", None)
     misspelt = _find_misspelt(document, ClusterFile, "") or _find_misspelt_in_lists(document)
@@ -248,9 +311,15 @@ def parse_cluster(document: object) -> Cluster | DocumentError:
     )
     if twice:
         return twice
-    read = _refuse_repeated([_parse_stream(stream, index) for index, stream in enumerate(streams)])
+    unknown = None if joining else _find_unknown_capacity(file)
+    if unknown:
+        return unknown
+    known = file.resources
+    read = _refuse_repeated(
+        [_parse_stream(each, index, known) for index, each in enumerate(streams)]
+    )
     clients, state = file.clients, file.replica_state
-    return Cluster(file.name, file.levels, file.nodes, read, clients, state, file.moves)
+    return Cluster(file.name, file.levels, file.nodes, read, clients, state, file.moves, known)
 
 
 def parse_streams(document: object) -> Cluster | DocumentError:
@@ -258,6 +327,11 @@ def parse_streams(document: object) -> Cluster | DocumentError:
     if isinstance(document, Mapping) and "nodes" not in document:
         return parse_cluster({**document, "nodes": ()})
     return parse_cluster(document)
+
+
+def parse_joining(document: object) -> Cluster | DocumentError:
+    """Parse a document whose nodes are to join another cluster; see `parse_cluster`."""
+    return parse_cluster(document, joining=True)
 
 
 # What stands in the lists of a document.
@@ -298,10 +372,58 @@ def _find_misspelt_in_lists(document: Mapping[Any, Any]) -> DocumentError | None
                 found = _find_misspelt(each, model, f"{name}[{index}].")
                 if found is not None:
                     return found
+    resources = document.get("resources")
+    for name, each in resources.items() if isinstance(resources, Mapping) else ():
+        if isinstance(each, Mapping):
+            found = _find_misspelt(each, ClusterResource, f"resources.{name}.")
+            if found is not None:
+                return found
     return None
 
 
-def _parse_stream(stream: object, index: int) -> ClusterStream | RefusedStream:
+def _find_unknown_capacity(file: ClusterFile) -> DocumentError | None:
+    """Find a capacity of something that is no resource of the document."""
+    for index, node in enumerate(file.nodes):
+        place = f"nodes[{index}].capacities"
+        found = _find_unknown_resource(node.capacities or {}, file.resources, place)
+        if found is not None:
+            return DocumentError(*found)
+    return None
+
+
+def _find_unknown_resource(
+    amounts: Mapping[str, object], known: Mapping[str, object], place: str
+) -> tuple[str, str] | None:
+    """Find an amount of something that is no resource: a sentence, and the field."""
+    for name in amounts:
+        if name not in known:
+            field = f"{place}.{name}"
+            message = f"field '{field}' names no resource of the file: "
+            if not known:
+                return f"{message}add 'resources: {{{name}: {{}}}}'", field
+            message += f"'resources' has {', '.join(known)}"
+            return f"{message}{did_you_mean(name, [*known]) or '; add it there'}", field
+    return None
+
+
+def _find_wrong_load(stream: ClusterStream, known: Mapping[str, object]) -> tuple[str, str] | None:
+    """Find the first load of a stream that cannot be counted: a sentence, and the field."""
+    loads = stream.loads or {}
+    for name, amounts in loads.items():
+        if len(amounts) != stream.shards:
+            field = f"loads.{name}"
+            given = f"field '{field}' must have a number for each of {stream.shards} shards, null "
+            return f"{given}where it is not known; {len(amounts)} are given", field
+    if stream.shard_bytes is not None and SHARD_BYTES_RESOURCE in loads:
+        field = "shard_bytes"
+        return f"field '{field}' says what 'loads.{SHARD_BYTES_RESOURCE}' does: leave it out", field
+    found = _find_unknown_resource(loads, known, "loads")
+    return found or _find_unknown_resource(stream.expected_load or {}, known, "expected_load")
+
+
+def _parse_stream(
+    stream: object, index: int, resources: Mapping[str, object]
+) -> ClusterStream | RefusedStream:
     place = f"streams[{index}]"
     if not isinstance(stream, Mapping):
         return RefusedStream(None, f"'{place}' must be an object, it is {echo(stream)}", place)
@@ -309,10 +431,12 @@ def _parse_stream(stream: object, index: int) -> ClusterStream | RefusedStream:
     if misspelt is not None:
         return RefusedStream(_name(stream), misspelt.message, misspelt.field or place)
     try:
-        return ClusterStream.model_validate(stream)
+        read = ClusterStream.model_validate(stream)
     except ValidationError as error:
         wrong, sentence = describe(error, stream)
         return RefusedStream(_name(stream), sentence, f"{place}.{wrong}")
+    fault = _find_wrong_load(read, resources)
+    return read if fault is None else RefusedStream(read.stream, fault[0], f"{place}.{fault[1]}")
 
 
 def _refuse_repeated(

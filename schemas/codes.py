@@ -97,6 +97,10 @@ REASONS: dict[str, ReasonAdvice] = {
                 "No stream of this name exists: it was never created, or it was dropped.",
                 "Correct the name, or send StreamCreated.",
             ),
+            "STREAM_UID_DIFFERS": (
+                "A message is about a stream of this name with another `uid`.",
+                "Nothing, if the stream was deleted and created anew; else correct the `uid`.",
+            ),
             "SHARD_UNKNOWN": (
                 "An acknowledgement names a shard that its stream does not have.",
                 "Correct the number: shards are counted from 0.",
@@ -267,6 +271,18 @@ REASONS: dict[str, ReasonAdvice] = {
                 "A link between two locations is slow or does not answer.",
                 "Look at the network; the alert names the shards whose quorum needs it.",
             ),
+            "LOAD_SUSPECTED": (
+                "A reported load is many times the one before, and is held back.",
+                "Look at the unit of what reports; if it is right, `placer confirm` it.",
+            ),
+            "OVER_CAPACITY": (
+                "A node bears more of a resource than may be filled.",
+                "Nothing if a move relieves it; otherwise add capacity where it is missing.",
+            ),
+            "UNBALANCED": (
+                "The utilisation of a resource is outside the band around the mean.",
+                "Nothing; rebalancing evens it out where the mode allows it.",
+            ),
             "NODE_FLAPPING": (
                 "A node comes and goes; it receives no replicas until it is stable.",
                 "Look at the node and its network; see `hold_down` in its record.",
@@ -314,6 +330,18 @@ REASONS: dict[str, ReasonAdvice] = {
             "REPLICA_LOST": (
                 "An executor reported a replica as lost although its node is alive.",
                 "Look at the node; another copy is made meanwhile.",
+            ),
+            "REPLICAS_DIFFER": (
+                "An executor found a shard's replicas elsewhere than recorded; the record follows.",
+                "Nothing; find out who moves replicas besides the executor if it happens often.",
+            ),
+            "OBSERVATION_STALE": (
+                "An observation of replicas names another epoch than the shard's assignment has.",
+                "Nothing: the executor reads the assignment, looks and reports again.",
+            ),
+            "REPLICAS_AWAITED": (
+                "A stream is being adopted, and not all its shards have been observed yet.",
+                "Nothing while they come; else look at the executor that is to observe them.",
             ),
             "SPEC_CHANGED": (
                 "The stream was altered, and its new spec does not need the open move.",

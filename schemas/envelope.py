@@ -62,10 +62,12 @@ def type_name(message: str) -> str:
     return f"{TYPE_PREFIX}{message}.v{VERSION}"
 
 
-def decode(value: bytes | None, headers: Headers | None) -> Envelope | Refusal:
+def decode(
+    value: bytes | None, headers: Headers | None, bytes_max: int = limits.RECORD_BYTES_MAX
+) -> Envelope | Refusal:
     """Read a record's value and headers; `schemas.limits` bounds them."""
     try:
-        return _decode(value, headers or ())
+        return _decode(value, headers or (), bytes_max)
     except RefusedError as refused:
         return refused.refusal
     except RecursionError:
@@ -157,12 +159,12 @@ def _rfc3339(time_ms: int) -> bytes:
     return f"{text}.{milliseconds:03d}Z".encode()
 
 
-def _decode(value: bytes | None, headers: Headers) -> Envelope | Refusal:
+def _decode(value: bytes | None, headers: Headers, bytes_max: int) -> Envelope | Refusal:
     if value is None:
         return Refusal(RefusalCode.EMPTY_VALUE, "the record has no value")
     size = len(value) + sum(len(name) + len(content or b"") for name, content in headers)
-    if size > limits.RECORD_BYTES_MAX:
-        detail = f"the record has {size} bytes, at most {limits.RECORD_BYTES_MAX} are read"
+    if size > bytes_max:
+        detail = f"the record has {size} bytes, at most {bytes_max} are read"
         return Refusal(RefusalCode.TOO_LARGE, detail)
     attributes = _attributes(headers)
     body = parse_object(value)

@@ -7,9 +7,9 @@ zero, an unknown strategy) is judged by the core, whose answer its author sees a
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 
 from schemas import limits
 from schemas.acks import (
@@ -19,6 +19,7 @@ from schemas.acks import (
     MoveProgressed,
     MoveStopped,
     ReplicaLost,
+    ReplicasObserved,
 )
 from schemas.base import (
     Capacity,
@@ -36,6 +37,7 @@ from schemas.base import (
     Weight,
     WireModel,
 )
+from schemas.loads import Amounts, Capacities, ReportedShard
 from schemas.requests import Request
 
 # Ticks of all partitions share one key: they are told apart by the partition they are in.
@@ -115,6 +117,11 @@ class NodeRegistered(NodeMessage):
         default=None,
         description="The most replicas the node may hold. Absent: no limit of its own.",
     )
+    capacities: Capacities | None = Field(
+        default=None,
+        description="What the node has of each configured resource, in the resource's unit, for "
+        'example `{"disk_bytes": 4000000000000}`. Of one that is not named it takes any amount.',
+    )
     leader: bool = Field(
         default=True,
         description="Whether replicas on the node may lead; false: it holds copies only.",
@@ -175,6 +182,33 @@ class NodeLivenessReported(NodeMessage):
     """
 
     status: Literal["up", "down"] = Field(description="What the detector says: `up` or `down`.")
+
+
+class NodeLoadReported(NodeMessage):
+    """What replicas use of their node, for any of the shards that it holds or copies.
+
+    Sent by the node or an agent beside it, every half a minute or so, in as many records as it
+    takes: one has at most 256 KiB. Reports are smoothed, and the planner is told of changes only.
+    `incarnation` and `sequence` are those of whoever sends: a new incarnation takes over, of one
+    a report with a lower or equal sequence is ignored.
+    """
+
+    capacities: Capacities | None = Field(
+        default=None,
+        description="What the node has of each resource, as in its registration: the yardstick of "
+        "changes that matter. Absent: as reported before.",
+    )
+    shards: Items[ReportedShard] = Field(
+        description="The shards, each at most once. Those that are not named stay as they were."
+    )
+
+    @field_validator("shards")
+    @classmethod
+    def _refuse_repeated(cls, shards: tuple[ReportedShard, ...]) -> tuple[ReportedShard, ...]:
+        """Refuse a report that has two words on one shard."""
+        if len({(each.stream, each.shard) for each in shards}) < len(shards):
+            raise ValueError("each shard once")
+        return shards
 
 
 class NodeInventory(Message):
@@ -276,6 +310,11 @@ class StreamRequest(WireModel):
         description="A label for each shard; strategies that know ranges keep the load of equal "
         "labels even.",
     )
+    expected_load: Amounts | None = Field(
+        default=None,
+        description="What each shard is expected to use of a node, by resource, until it is "
+        "reported. Absent: the mean of what is known counts.",
+    )
     repair: Repair | None = Field(
         default=None,
         description="What repair may do to the stream: `all` (the default), or `dead_only`, "
@@ -301,6 +340,27 @@ class StreamCreated(StreamRequest, Message):
         "equal one with an equal body is a repeat, with another body a conflict."
     )
 
+    uid: Id | None = Field(
+        default=None,
+        description="Identity of the stream, which one that is deleted and created anew does not "
+        "share, such as the id of a Kafka topic. Messages about another one are refused. A stream "
+        "of this name with another `uid` is dropped first. Absent: the name is the identity.",
+    )
+
+    adopt: Literal["observed"] | None = Field(
+        default=None,
+        description="`observed`: the stream has replicas whose lists follow as `ReplicasObserved`, "
+        "for streams whose lists do not fit into one record. Until a shard has been observed, "
+        "nothing is placed, moved or reported for it. Excludes `replicas`.",
+    )
+
+    @model_validator(mode="after")
+    def _refuse_two_sources(self) -> Self:
+        """Refuse a creation that brings lists and says that they follow."""
+        if self.adopt is not None and self.replicas is not None:
+            raise ValueError("adopt and replicas exclude each other")
+        return self
+
     def record_key(self) -> str:
         """Return the stream's name."""
         return self.stream
@@ -322,6 +382,13 @@ class StreamAltered(StreamRequest, Message):
         "equal one with an equal body is a repeat, with another body a conflict."
     )
 
+    uid: Id | None = Field(
+        default=None,
+        description="The `uid` that the stream was created with. Where both have one and they "
+        "differ, the message is about an earlier or later stream of this name, and refused: "
+        "`STREAM_UID_DIFFERS`.",
+    )
+
     def record_key(self) -> str:
         """Return the stream's name."""
         return self.stream
@@ -339,6 +406,13 @@ class StreamDropped(Message):
         "equal one with an equal body is a repeat, with another body a conflict."
     )
 
+    uid: Id | None = Field(
+        default=None,
+        description="The `uid` that the stream was created with. Where both have one and they "
+        "differ, the message is about an earlier or later stream of this name, and refused: "
+        "`STREAM_UID_DIFFERS`.",
+    )
+
     def record_key(self) -> str:
         """Return the stream's name."""
         return self.stream
@@ -351,6 +425,7 @@ InputMessage = (
     | NodeLocalityChanged
     | NodeLivenessReported
     | NodeInventory
+    | NodeLoadReported
     | Tick
     | StreamCreated
     | StreamAltered
@@ -361,6 +436,7 @@ InputMessage = (
     | MoveFailed
     | MoveStopped
     | ReplicaLost
+    | ReplicasObserved
     | Request
 )
 
@@ -373,6 +449,7 @@ INPUTS: dict[str, type[InputMessage]] = {
         NodeLocalityChanged,
         NodeLivenessReported,
         NodeInventory,
+        NodeLoadReported,
         Tick,
         StreamCreated,
         StreamAltered,
@@ -383,6 +460,7 @@ INPUTS: dict[str, type[InputMessage]] = {
         MoveFailed,
         MoveStopped,
         ReplicaLost,
+        ReplicasObserved,
         *get_args(Request),
     )
 }

@@ -27,8 +27,8 @@ _USERS_HEAD = f"""\
 """
 _MONITORING_HEAD = f"""\
 {_WRITTEN}For the Prometheus operator.
-# The job's name, which the alerts ask for, is the component of the service in reconciler.yaml; the
-# rules are those of deploy/prometheus/rules.yaml.
+# The job's name, which the alerts ask for, is the component of the services in reconciler.yaml and
+# bridge.yaml; the rules are those of deploy/prometheus/rules.yaml.
 """
 
 

@@ -11,6 +11,8 @@ import re
 # StreamCreated that adopts an existing placement, stays below it; sixteen of them fit one default
 # Kafka batch.
 RECORD_BYTES_MAX = 64 * 1024
+# Of a report of loads: some 2,500 shards with two resources, and four to a default Kafka batch.
+LOAD_RECORD_BYTES_MAX = 256 * 1024
 # Levels of nested objects and arrays, the record itself being the first. The deepest message,
 # a policy with rules over domains, uses five.
 DEPTH_MAX = 8
@@ -41,6 +43,11 @@ LOCATION_FORBIDDEN = r"/\.{1,2}(/|$)"
 TAG_KEY_PATTERN = r"^[A-Za-z0-9_./-]{1,128}$"
 # Printable ASCII: no control characters that could forge log lines, no look-alike letters.
 TAG_VALUE_PATTERN = r"^[ -~]{1,128}$"
+# Resources are named as metrics are, units last. The other fields of a reported shard stand beside
+# the names, so that these are no names.
+RESOURCE_PATTERN = r"^[a-z][a-z0-9_]{0,62}$"
+RESOURCE = re.compile(RESOURCE_PATTERN)
+RESOURCE_NAMES_RESERVED = frozenset({"stream", "shard", "uid"})
 # A DNS name is at most 253 characters; the rest leaves room for a port.
 HOST_PATTERN = r"^[!-~]{1,260}$"
 
@@ -50,6 +57,9 @@ WEIGHT_MIN = 1e-6
 WEIGHT_MAX = 1e6
 # Replicas one node may say it holds; far above any real node, inside a 32-bit column.
 CAPACITY_MAX = 10**9
+# Of one resource of a shard or node: sums over a fleet stay inside 64 bits of a float's range, and
+# whoever adds two of them does not overflow.
+AMOUNT_MAX = 2**62
 # A minute: nothing that answers later is of use to a quorum.
 RTT_MS_MAX = 60_000.0
 # Shape of a count in a stream's request: any 32-bit number is understood, then judged

@@ -19,6 +19,7 @@ from schemas.base import (
     Weight,
     WireModel,
 )
+from schemas.loads import Capacities
 from schemas.reason import LAX, Reason
 
 # The unlocated domain is written as the empty path.
@@ -175,6 +176,9 @@ class PendingLife(WireModel):
     capacity: Capacity | None = Field(
         default=None, description="The most replicas it may hold; absent: no limit of its own."
     )
+    capacities: Capacities | None = Field(
+        default=None, description="What it has of each resource, where it said so."
+    )
     leader: bool = Field(description="Whether replicas on it may lead.")
     tokens: Tokens | None = Field(
         default=None, description="Its positions on the ring, where it gave them."
@@ -232,6 +236,11 @@ class NodeView(Message):
     capacity: Capacity | None = Field(
         default=None,
         description="The most replicas the node may hold; absent: no limit of its own.",
+    )
+    capacities: Capacities | None = Field(
+        default=None,
+        description="What the node has of each resource, as it registered; absent: it takes any "
+        "amount.",
     )
     leader: bool = Field(description="Whether replicas on the node may lead.")
     tokens: Tokens | None = Field(

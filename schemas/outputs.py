@@ -24,6 +24,7 @@ from schemas.base import (
     WireModel,
 )
 from schemas.bookkeeping import CommitMarker, Digest, JournalEntry, Memory
+from schemas.loads import Amounts, ShardLoad
 from schemas.node_view import NodeView
 from schemas.reason import LAX, Domain, Reason
 
@@ -135,6 +136,21 @@ class StreamSpec(WireModel):
         description="What repair may do: `all` or `dead_only`; absent: `all`. In a rejected "
         "request, what was given.",
     )
+    uid: Id | None = Field(
+        default=None,
+        description="Tells apart streams that have one name after each other, as the creation "
+        "gave it; absent: it gave none.",
+    )
+    expected_load: Amounts | None = Field(
+        default=None,
+        description="What each shard is expected to use of a node until it is reported, where it "
+        "was given.",
+    )
+    adopt: Text | None = Field(
+        default=None,
+        description="`observed`: the lists of replicas came, or are to come, as "
+        "`ReplicasObserved`; absent: they came with the creation, or there were none.",
+    )
 
 
 class Decision(Message):
@@ -219,6 +235,9 @@ class Assignment(Message):
         description="What each of `replicas` is for, in their order: `replica`, or the name of a "
         "role of the policy. Absent where the policy has no roles.",
     )
+    uid: Id | None = Field(
+        default=None, description="The `uid` that the stream was created with; absent: none."
+    )
 
     def record_key(self) -> str:
         """Return the shard."""
@@ -296,6 +315,19 @@ class Move(Message):
         default=None,
         description="Bytes of the whole copy, as the executor reported; absent: not known.",
     )
+    uid: Id | None = Field(
+        default=None, description="The `uid` that the stream was created with; absent: none."
+    )
+    bytes: Ordinal | None = Field(
+        default=None,
+        description="Bytes that the copy is expected to transfer, by the load of the shard; "
+        "absent: not known.",
+    )
+    leader: Id | None = Field(
+        default=None,
+        description="The node whose replica is to lead, of a move of kind `leader`, which adds and "
+        "removes none; absent for others.",
+    )
 
     def record_key(self) -> str:
         """Return the move's id."""
@@ -355,6 +387,7 @@ OUTPUTS: dict[str, type[Message]] = {
         Decision,
         Assignment,
         Move,
+        ShardLoad,
         NodeView,
         Violations,
         Memory,

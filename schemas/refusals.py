@@ -26,6 +26,7 @@ class RefusalCode(StrEnum):
     WRONG_TYPE = "WRONG_TYPE"
     UNKNOWN_FIELD = "UNKNOWN_FIELD"
     KEY_MISMATCH = "KEY_MISMATCH"
+    RESOURCE_UNKNOWN = "RESOURCE_UNKNOWN"
 
 
 REFUSALS: dict[RefusalCode, Advice] = {
@@ -34,7 +35,8 @@ REFUSALS: dict[RefusalCode, Advice] = {
         "Send NodeUnregistered to remove a node.",
     ),
     RefusalCode.TOO_LARGE: Advice(
-        "Value and headers exceed 64 KiB.", "Split the request, or drop fields."
+        "Value and headers exceed 64 KiB, or 256 KiB on loads.v1.",
+        "Split the request, or drop fields.",
     ),
     RefusalCode.NOT_JSON: Advice(
         "The value is not JSON in UTF-8 (NaN, a byte order mark or a lone surrogate).",
@@ -80,5 +82,11 @@ REFUSALS: dict[RefusalCode, Advice] = {
     RefusalCode.KEY_MISMATCH: Advice(
         "The record's key is missing or differs from the id in the value.",
         "Key records as in the table of topics: order per key depends on it.",
+    ),
+    RefusalCode.RESOURCE_UNKNOWN: Advice(
+        "A registration or a report of loads names a resource that is not configured; the message "
+        "names the field and the configured ones.",
+        "Correct the name, or configure the resource first. To remove one, let the nodes leave it "
+        "out first.",
     ),
 }

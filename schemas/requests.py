@@ -22,7 +22,8 @@ class Action(StrEnum):
     """Action of a request; each is asked for by a message of its own.
 
     These are `drain`, `undrain`, `maintenance`, `cordon`, `uncordon`, `approve_relocation`,
-    `override_hold`, `cancel_move`, `rebalance`, and of nodes `forget` and `release`.
+    `override_hold`, `cancel_move`, `rebalance`, of nodes `forget` and `release`, of shards
+    `confirm_load`.
     """
 
     DRAIN = "drain"
@@ -36,20 +37,21 @@ class Action(StrEnum):
     REBALANCE = "rebalance"
     FORGET = "forget"
     RELEASE = "release"
+    CONFIRM_LOAD = "confirm_load"
 
 
 class OperatorRequest(Message):
     """Base of every operator's request; key: `target`.
 
     `target` is a node's id or a domain (`/eu/az1`), nodes that join it later included; of a hold
-    its name, of a cancellation a move's id. `request_id` names the request in its answer. `reason`
-    is free text for people. `action` is the word for it in answers.
+    its name, of a cancellation a move's id, of a load its shard. `request_id` names the request in
+    its answer. `reason` is free text for people. `action` is the word for it in answers.
     """
 
     action: ClassVar[Action]
     target: Target = Field(
         description="What the request is about: a node's id or a domain (`/eu/az1`), of a hold "
-        "its name, of a cancellation a move's id. It is the record's key."
+        "its name, of a cancellation a move's id, of a load the shard. It is the record's key."
     )
     request_id: Id = Field(
         description="Names the request in its answer; any id that is not used again, for example "
@@ -154,6 +156,13 @@ class ReleaseNode(OperatorRequest):
     action = Action.RELEASE
 
 
+class ConfirmLoad(OperatorRequest):
+    """Count the reported load of a shard that is held back because it is many times the one
+    before. `target` is the shard, as `stream/shard`."""
+
+    action = Action.CONFIRM_LOAD
+
+
 Request = (
     Drain
     | Undrain
@@ -166,4 +175,5 @@ Request = (
     | Rebalance
     | ForgetNode
     | ReleaseNode
+    | ConfirmLoad
 )

@@ -25,7 +25,10 @@ INVENTORY = "inventory.v1"
 STREAMS = "streams.v1"
 ACKS = "acks.v1"
 OPERATOR = "operator.v1"
-INPUT_TOPICS = (NODES, DETECTOR, INVENTORY, STREAMS, ACKS, OPERATOR)
+NODE_LOADS = "loads.v1"
+DECIDING_TOPICS = (NODES, DETECTOR, INVENTORY, STREAMS, ACKS, OPERATOR)
+# ... the last only where resources are configured, beside the others ...
+INPUT_TOPICS = (*DECIDING_TOPICS, NODE_LOADS)
 # ... the state of record, from which a start goes on ...
 TOPOLOGY = "topology.v1"
 DECISIONS = "decisions.v1"
@@ -33,7 +36,8 @@ ASSIGNMENTS = "assignments.v1"
 MOVES = "moves.v1"
 VIOLATIONS = "violations.v1"
 MEMORY = "state.v1"
-STATE_TOPICS = (TOPOLOGY, DECISIONS, ASSIGNMENTS, MOVES, VIOLATIONS, MEMORY)
+SHARD_LOADS = "load.v1"
+STATE_TOPICS = (TOPOLOGY, DECISIONS, ASSIGNMENTS, MOVES, VIOLATIONS, MEMORY, SHARD_LOADS)
 # ... and what else it writes.
 ALERTS = "alerts.v1"
 ANSWERS = "answers.v1"
@@ -161,10 +165,11 @@ CATALOGUE: tuple[Topic, ...] = (
             "MoveFailed",
             "MoveStopped",
             "ReplicaLost",
+            "ReplicasObserved",
         ),
         30,
         1,
-        "Acknowledgements of executors, and losses of replicas",
+        "Acknowledgements of executors, losses of replicas, and what executors find of replicas",
     ),
     _input_topic(
         OPERATOR,
@@ -173,6 +178,17 @@ CATALOGUE: tuple[Topic, ...] = (
         30,
         1,
         "Requests of operators; it has an ACL of its own",
+    ),
+    Topic(
+        NODE_LOADS,
+        "in",
+        "delete",
+        "node_id",
+        ("NodeLoadReported",),
+        1,
+        # What is old has been said anew since, and a thousand nodes write megabytes a second.
+        {**_INPUT, "retention.ms": str(_HOUR_MS), "segment.ms": str(600_000)},
+        "Reports of nodes on what their replicas use; read where resources are configured",
     ),
     _state_topic(
         DECISIONS,
@@ -203,6 +219,12 @@ CATALOGUE: tuple[Topic, ...] = (
         "kind/name",
         "Memory",
         "The rest of the reconciler's memory: holds, operators' orders and the like",
+    ),
+    _state_topic(
+        SHARD_LOADS,
+        "stream/shard",
+        "ShardLoad",
+        "State of record of loads: what is known of each shard; a tombstone when nothing is",
     ),
     _log_topic(
         ALERTS, "kind", ("Alert",), 30, "Conditions that a person should know of, with a severity"

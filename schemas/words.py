@@ -160,6 +160,17 @@ ALERTS: dict[AlertKind, AlertAdvice] = {
         "Correct the node's label, or the entry of the authority.",
         Severity.WARNING,
     ),
+    AlertKind.LOAD_SUSPECTED: AlertAdvice(
+        "A node reports a load of a shard that is `loads.suspicion_factor` times the one before. "
+        "The report is held back until `loads.agreeing_reports` in a row agree.",
+        "Look at the unit of what reports. If the load is right, `placer confirm` it at once.",
+        Severity.WARNING,
+    ),
+    AlertKind.OVER_CAPACITY: AlertAdvice(
+        "A node bears more of a resource than may be filled.",
+        "Nothing if a move relieves it; the node's violations say what is missing otherwise.",
+        Severity.WARNING,
+    ),
 }
 """Kinds of alerts; the severities are those of the core."""
 

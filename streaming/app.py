@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaException
 
 from placement.liveness import Timers
+from placement.load_reports import LoadBands
 from placement.model import FlapPolicy
 from placement.nodes import KIND as LOCATIONS
-from schemas.topics import CATALOGUE, INPUT_TOPICS, NODES, full_name
+from schemas.topics import CATALOGUE, DECIDING_TOPICS, NODES, full_name
 from streaming.administration import count_partitions, diff_topics, find_missing_rights
 from streaming.errors import AccessRefused, StreamingError
 from streaming.ingest import (
@@ -45,6 +46,8 @@ from streaming.pipeline import (
     SMALL_BATCH_RECORDS_MAX,
     Arrivals,
     BatchApplier,
+    LoadIntake,
+    LoadQuery,
     Ticker,
     close_session,
     open_session,
@@ -170,14 +173,26 @@ class RunningQuery:
         self._first_batch = threading.Event()
         self._failure: Exception | None = None
         self._stopping = False
+        self._kafka = {
+            **spark_client_options(options),
+            "bootstrap.servers": settings.kafka.bootstrap_servers,
+        }
+        assert settings.checkpoint is not None
+        self._scratch = _make_scratch(settings.checkpoint, applier.writer_epoch)
+        self._intake = LoadIntake()
+        self._loads: LoadQuery | None = None
+        if settings.resources:
+            self._loads = LoadQuery(recovered, bands_of(settings), settings.spark.load_shards)
+        self._load_query: StreamingQuery | None = None
 
     def run(self, on_ready: Callable[[], None], stop: threading.Event) -> int:
         query = self._start()
         started, ready = time.monotonic(), False
         try:
             while not stop.wait(_WATCH_SECONDS if ready else _WATCH_SECONDS / 4):
-                if not query.isActive:
-                    raise self._find_failure(query)
+                for each in filter(None, (query, self._load_query)):
+                    if not each.isActive:
+                        raise self._find_failure(each)
                 if self._ticker.refused and (refused := self._find_lost_rights()):
                     raise refused
                 self._trace.write_last(query)
@@ -185,6 +200,7 @@ class RunningQuery:
                     ready = True
                     self._observer.on_ready(time.monotonic() - started)
                     on_ready()
+                    self._start_loads()
         finally:
             self._observer.on_query_ended("the query has ended")
             self._stop(query)
@@ -196,16 +212,14 @@ class RunningQuery:
         timers = timers_of(settings)
         shards = settings.spark.topology_shards
         prefix = settings.topics.prefix
-        packing = make_packing_plan(prefix, shards, timers)
+        packing = make_packing_plan(prefix, shards, timers, settings.resources)
         positions = {
             full_name(topic, prefix): dict(self._recovered.positions[topic])
-            for topic in INPUT_TOPICS
+            for topic in DECIDING_TOPICS
         }
-        kafka = {
-            **spark_client_options(self._options),
-            "bootstrap.servers": settings.kafka.bootstrap_servers,
-        }
-        records = subscribe(self._spark, kafka, positions, settings.spark.max_offsets_per_trigger)
+        records = subscribe(
+            self._spark, self._kafka, positions, settings.spark.max_offsets_per_trigger
+        )
         packed = pack_stream(records, packing)
         tables = initial_liveness_tables(
             self._recovered.nodes, self._recovered.clocks, timers, shards
@@ -214,8 +228,7 @@ class RunningQuery:
         outputs = packed.groupBy("topology_shard").transformWithState(
             NodeLifecycle(timers), OUTPUT_SCHEMA, "Update", "None", initialState=initial
         )
-        assert settings.checkpoint is not None
-        checkpoint = _make_scratch(settings.checkpoint, self._applier.writer_epoch)
+        checkpoint = self._scratch
         return (
             outputs.writeStream.queryName(f"placer-{settings.cell}")
             .outputMode("update")
@@ -223,6 +236,15 @@ class RunningQuery:
             .foreachBatch(self._apply)
             .start()
         )
+
+    def _start_loads(self) -> None:
+        """Read loads beside the batches that decide, once these are under way."""
+        if self._loads is not None:
+            scratch = self._scratch.with_name(f"{self._scratch.name}-loads")
+            prefix = self._settings.topics.prefix
+            self._load_query = self._loads.start(
+                self._spark, self._kafka, prefix, scratch, self._intake.put
+            )
 
     def _apply(self, batch: "DataFrame", batch_id: int) -> None:
         """Apply one batch. An exception ends the query, and with it the process."""
@@ -268,16 +290,20 @@ class RunningQuery:
                 return
             caught_up = self._ticker.is_caught_up(self._applier.tick_seen)
             with self._trace.part("apply"):
-                self._applier.apply(payloads, caught_up)
+                self._applier.apply([*payloads, *self._intake.take()], caught_up)
         self._observer.on_batch_ended()
         self._first_batch.set()
         if self._applier.records_read <= SMALL_BATCH_RECORDS_MAX:
             # While this call has not returned, Spark does not ask for new records.
-            positions, judging = self._applier.positions, self._applier.awaits_time
+            judging = self._applier.awaits_time
+            positions = {t: self._applier.positions[t] for t in DECIDING_TOPICS}
             self._arrivals.wait(positions, judging, lambda: self._stopping)
 
     def _stop(self, query: "StreamingQuery") -> None:
         """Let the batch under way finish, apply no other, and end the query."""
+        self._intake.close()
+        if self._load_query is not None:
+            self._load_query.stop()
         if self._between.acquire(timeout=_STOP_TIMEOUT_SECONDS):
             self._stopping = True
             self._between.release()
@@ -291,7 +317,8 @@ def _endpoint(settings: Settings, observer: Observer) -> Iterator[None]:
     if at.port is None:
         yield
         return
-    with Endpoint(at.host, at.port, observer.metrics, observer.probes) as endpoint:
+    registry, probes = observer.metrics.registry, observer.probes
+    with Endpoint(at.host, at.port, registry, probes.check_live, probes.check_ready) as endpoint:
         log_event(LogEvent.SERVING, address=endpoint.address)
         yield
 
@@ -327,6 +354,18 @@ def timers_of(settings: Settings) -> Timers:
         round(liveness.dead_after_seconds * 1000),
         flaps,
         round(liveness.incarnation_grace_seconds * 1000),
+    )
+
+
+def bands_of(settings: Settings) -> LoadBands:
+    """The bands of the filter of loads."""
+    loads = settings.loads
+    return LoadBands(
+        round(loads.half_life_seconds * 1000),
+        loads.band_relative,
+        loads.band_capacity,
+        loads.suspicion_factor,
+        loads.agreeing_reports,
     )
 
 

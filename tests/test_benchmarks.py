@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from tests.benchmarks.__main__ import app
 
 
-@pytest.mark.parametrize("benchmark", ["placement", "planning", "latency", "recovery"])
+@pytest.mark.parametrize("benchmark", ["placement", "planning", "resources", "latency", "recovery"])
 @pytest.mark.parametrize("option", [("--quick",), ("--output", "json")])
 def test_an_option_before_the_name_is_refused(option: tuple[str, ...], benchmark: str) -> None:
     """Goal: `--quick planning` does not run the whole of it."""

@@ -8,6 +8,8 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import kubernetes_validate
 import pytest
@@ -20,12 +22,15 @@ from schemas.access import CLUSTER, ROLES, grants
 from schemas.kubernetes import REPLICAS
 from schemas.topics import CATALOGUE, configs_for, full_name
 from streaming.cli.main import app as cli
+from streaming.kafka_bridge import Monitoring
+from streaming.observability import Endpoint
 from streaming.observability.metrics import Metrics
 from streaming.settings import load_settings
 
 ROOT = Path(__file__).resolve().parent.parent
 KUBERNETES = ROOT / "deploy" / "kubernetes"
 PROMETHEUS = ROOT / "deploy" / "prometheus"
+WORKLOADS = ("Deployment", "StatefulSet")
 DASHBOARD = ROOT / "deploy" / "grafana" / "dashboards" / "placer.json"
 
 
@@ -74,7 +79,7 @@ def is_understood(command: list[str]) -> bool:
 
 
 def test_the_containers_start_the_bridge_with_options_that_there_are(tmp_path: Path) -> None:
-    config, deployment = documents("bridge.yaml")
+    config, deployment, _ = documents("bridge.yaml")
     for name, text in config["data"].items():
         (tmp_path / name).write_text(text)
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
@@ -101,14 +106,16 @@ def test_dashboard_and_alerts_ask_for_what_is_served(
     expressions: Callable[[], list[str]],
 ) -> None:
     # A metric with labels has no sample before it counted something: its name is in the help line.
-    metrics = Metrics("main")
-    served = set(re.findall(r"# TYPE (\w+)", generate_latest(metrics.registry).decode()))
+    metrics, bridge = Metrics("main"), Monitoring("act")
+    pages = [generate_latest(each.registry).decode() for each in (metrics, bridge)]
+    served = set(re.findall(r"# TYPE (\w+)", "\n".join(pages)))
     served |= {f"{name}_bucket" for name in served}
-    kept = (each for each in vars(metrics).values() if isinstance(each, MetricWrapperBase))
+    every = [*vars(metrics).values(), *vars(bridge).values()]
+    kept = (each for each in every if isinstance(each, MetricWrapperBase))
     labels = {"instance", "job", "le", "severity", "status", "outcome", "told"}
     labels |= {label for each in kept for label in each._labelnames}
     text = "\n".join(expressions())
-    asked = set(re.findall(r"reconciler_\w+", text))
+    asked = set(re.findall(r"(?:reconciler|kafka_bridge)_\w+", text))
     assert asked
     assert asked <= served
     named = set(re.findall(r"[{,]\s*(\w+)\s*=", text))
@@ -118,9 +125,8 @@ def test_dashboard_and_alerts_ask_for_what_is_served(
 
 
 def shipped_rules() -> list[dict[str, Any]]:
-    (group,) = yaml.safe_load((PROMETHEUS / "rules.yaml").read_text("utf-8"))["groups"]
-    rules: list[dict[str, Any]] = group["rules"]
-    return rules
+    groups = yaml.safe_load((PROMETHEUS / "rules.yaml").read_text("utf-8"))["groups"]
+    return [rule for group in groups for rule in group["rules"]]
 
 
 def alert_cases(name: str) -> list[bool]:
@@ -153,13 +159,17 @@ def test_alerts_ask_for_the_job_that_compose_and_kubernetes_name() -> None:
     scraped = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text("utf-8"))["scrape_configs"]
     assert {job["job_name"] for job in scraped} == asked
     monitor, rules = documents("monitoring.yaml")
-    assert [group["rules"] for group in rules["spec"]["groups"]] == [shipped_rules()]
-    (service,) = (each for each in documents("reconciler.yaml") if each["kind"] == "Service")
-    labels = service["metadata"]["labels"]
-    assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
-    assert {labels[monitor["spec"]["jobLabel"]]} == asked
+    written = [rule for group in rules["spec"]["groups"] for rule in group["rules"]]
+    assert written == shipped_rules()
     (endpoint,) = monitor["spec"]["endpoints"]
-    assert endpoint["port"] in [port["name"] for port in service["spec"]["ports"]]
+    jobs = set()
+    for name in ("reconciler.yaml", "bridge.yaml"):
+        (service,) = (each for each in documents(name) if each["kind"] == "Service")
+        labels = service["metadata"]["labels"]
+        assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
+        jobs.add(labels[monitor["spec"]["jobLabel"]])
+        assert endpoint["port"] in [port["name"] for port in service["spec"]["ports"]]
+    assert jobs == asked
 
 
 def test_the_users_have_the_rights_of_their_roles() -> None:
@@ -175,12 +185,39 @@ def test_the_users_have_the_rights_of_their_roles() -> None:
 def test_prometheus_reads_the_rules_and_the_port_of_the_image() -> None:
     configuration = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text("utf-8"))
     assert [(PROMETHEUS / name).is_file() for name in configuration["rule_files"]] == [True]
-    (job,) = configuration["scrape_configs"]
-    ((target,),) = [each["targets"] for each in job["static_configs"]]
+    reconciler, bridge = configuration["scrape_configs"]
+    ((target,),) = [each["targets"] for each in reconciler["static_configs"]]
     service, port = target.split(":")
-    assert service in yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
+    (found,) = bridge["dns_sd_configs"]
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
+    assert {service, *found["names"]} <= services.keys()
     image = (ROOT / "deploy" / "Dockerfile").read_text("utf-8")
     assert f"PLACER_METRICS__PORT={port}" in image
+    assert found["port"] == int(port)
+
+
+def status(address: str) -> int:
+    try:
+        with urlopen(address, timeout=10) as answer:
+            return int(answer.status)
+    except HTTPError as error:
+        with error:
+            return error.code
+
+
+@pytest.mark.parametrize("manifest", ["reconciler", "bridge"])
+def test_probes_ask_for_paths_that_are_served(manifest: str) -> None:
+    (deployment,) = [each for each in documents(f"{manifest}.yaml") if each["kind"] in WORKLOADS]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    asked = {n: each["httpGet"] for n, each in container.items() if n.endswith("Probe")}
+    assert asked.keys() == {"startupProbe", "livenessProbe", "readinessProbe"}
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    monitoring = Monitoring("act")
+    probes = monitoring.check_live, monitoring.check_ready
+    with Endpoint("127.0.0.1", 0, monitoring.registry, *probes) as endpoint:
+        for probe in asked.values():
+            assert ports[probe["port"]] == 9464
+            assert status(f"http://{endpoint.address}{probe['path']}") in (200, 503)
 
 
 def test_compose_publishes_on_loopback_alone_and_names_versions() -> None:

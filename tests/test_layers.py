@@ -23,6 +23,7 @@ PLACEMENT: Mapping[str, set[str]] = {
     "assignments": {"topology"},
     # Inside the Spark operator, before anything is decided; and what is under way.
     "liveness": {"model"},
+    "load_reports": {"model"},
     "moves": {"model", "assignments"},
     # From what a stream asks for to nodes.
     "rules": {"wording", "model", "topology", "assignments"},
@@ -56,7 +57,7 @@ PLACEMENT: Mapping[str, set[str]] = {
     },
     "planning": {
         *("hashing", "wording", "model", "topology", "assignments", "moves"),
-        *("policy", "diagnosis", "rebalance", "state", "repair"),
+        *("policy", "allocator", "diagnosis", "rebalance", "state", "repair"),
     },
     "nodes": {
         *("wording", "model", "topology", "assignments", "diagnosis", "state"),
@@ -70,7 +71,7 @@ PLACEMENT: Mapping[str, set[str]] = {
     },
     "reconciler": {"model", "state", "repair", "nodes", "controllers"},
     "explain": {
-        *("model", "topology", "assignments", "rules", "policy", "allocator"),
+        *("wording", "model", "topology", "assignments", "rules", "policy", "allocator"),
         *("strategies", "state", "streams", "repair"),
     },
 }

@@ -2,8 +2,10 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -63,22 +65,32 @@ def matches(pattern: re.Pattern[str], paths: list[Path]) -> list[str]:
     ]
 
 
-def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+class Module(NamedTuple):
+    """What is asked of a module's tree, which is parsed and walked once.
+
+    `functions`: lines of each function by line and name; `names`: the file's own, and those of all
+    classes, functions, parameters and variables that it makes.
+    """
+
+    functions: Mapping[str, int]
+    names: frozenset[str]
+    says_its_role: bool
+
+
+@cache
+def module(path: Path) -> Module:
+    tree, functions, names = ast.parse(path.read_text(encoding="utf-8")), {}, {path.stem}
+    for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
-
-
-def names(path: Path) -> Iterator[str]:
-    """Yield the file's own name and all classes, functions, parameters and variables it makes."""
-    yield path.stem
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            assert node.end_lineno is not None
+            functions[f"{node.lineno} {node.name}"] = node.end_lineno - node.lineno + 1
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node.name
+            names.add(node.name)
         elif isinstance(node, ast.arg):
-            yield node.arg
+            names.add(node.arg)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
+            names.add(node.id)
+    return Module(functions, frozenset(names), ast.get_docstring(tree) is not None)
 
 
 def test_modules_are_short() -> None:
@@ -108,20 +120,15 @@ def test_no_module_is_a_splinter() -> None:
 
 def test_functions_fit_a_screen() -> None:
     sizes = {
-        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}": node.end_lineno - node.lineno + 1
+        f"{path.relative_to(ROOT)}:{name}": lines
         for path in modules()
-        for node in functions(path)
-        if node.end_lineno is not None
+        for name, lines in module(path).functions.items()
     }
     assert {name: lines for name, lines in sizes.items() if lines > FUNCTION_LINES_MAX} == {}
 
 
 def test_every_module_says_its_role() -> None:
-    silent = [
-        str(path.relative_to(ROOT))
-        for path in modules()
-        if ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) is None
-    ]
+    silent = [str(path.relative_to(ROOT)) for path in modules() if not module(path).says_its_role]
     assert silent == []
 
 
@@ -145,7 +152,7 @@ def test_names_say_something() -> None:
     empty = [
         f"{path.relative_to(ROOT)}: {name}"
         for path in modules()
-        for name in names(path)
+        for name in sorted(module(path).names)
         if EMPTY_NAME.search(name)
     ]
     assert empty == []

@@ -100,10 +100,10 @@ def choose_by_class(
 ) -> int | None:
     """Choose the node that `choose` would take out of `candidates`, asking rules once per class.
 
-    None if there is no such node (`choose` has the reasons), if the fleet is small, or if a rule
-    depends on more than domains.
+    None if there is no such node (`choose` has the reasons), if the fleet is small, if a rule
+    depends on more than domains, or if resources are counted: shards are not alike then.
     """
-    if view.topology.size < CLASSED_FROM:
+    if view.topology.size < CLASSED_FROM or view.loads is not None:
         return None
     if view.class_indexes is None:
         view.class_indexes = ClassIndexes(view)

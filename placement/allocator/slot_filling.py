@@ -192,4 +192,6 @@ def _pick(pick: Pick, need: ReplicaRequest, mask: Mask, topology: Topology) -> i
 
 def _has_room(view: View, node: int) -> bool:
     capacity = int(view.topology.capacity[node])
-    return capacity < 0 or int(view.load[node]) + 1 <= capacity
+    if 0 <= capacity <= int(view.load[node]):
+        return False
+    return view.loads is None or bool(view.loads.fits()[node])

@@ -18,10 +18,7 @@ from placement.assignments import EMPTY, AssignmentTable
 from placement.hashing import hash64
 from placement.model import Reason, StreamSpec
 from placement.policy import Policy
-from placement.rules import (
-    Mask,
-    RuleContext,
-)
+from placement.rules import Mask, NodeLoads, RuleContext
 from placement.topology import NodeFilter, Scope, Topology
 
 # How far above its share a node counts as near the mean: the bound of `cost`, and of rebalancing
@@ -32,13 +29,17 @@ _NEAR = 0.1
 # More than any node can be asked to hold.
 _UNLIMITED = 1 << 40
 
+# Nodes of equal utilisation are told apart by their replicas: a million of them weigh less than a
+# thousandth of a capacity.
+_TIE = 1e-9
+
 
 class View:
     """Topology and load as one plan sees them, with what the plan has placed.
 
     `policy_of` and `spec_of` give the policy and the spec of a stream by its index in `table`,
     `shards` what the stream under way has so far, `memory` is what strategies remember for the
-    length of the plan.
+    length of the plan. `loads` are the resources that the nodes bear, None where none is counted.
     """
 
     def __init__(
@@ -47,10 +48,11 @@ class View:
         table: AssignmentTable,
         policy_of: Callable[[int], Policy | None] = lambda _: None,
         spec_of: Callable[[int], StreamSpec | None] = lambda _: None,
+        loads: NodeLoads | None = None,
     ) -> None:
         self.topology = topology
         self.table = table
-        self.policy_of, self.spec_of = policy_of, spec_of
+        self.policy_of, self.spec_of, self.loads = policy_of, spec_of, loads
         self.shards: Sequence[Sequence[int]] = ()
         self.memory: dict[Hashable, Any] = {}
         self._overlay: tuple[int, Sequence[int]] | None = None
@@ -70,16 +72,34 @@ class View:
         made.load, made.leaders, made.memory = self.load.copy(), self.leaders.copy(), {}
         made.class_indexes, made.busy = None, self.busy.copy()
         made.levels = {scope: level.copy() for scope, level in self.levels.items()}
+        made.loads = None if self.loads is None else self.loads.copy()
         return made
 
     def adopt_from(self, other: "View") -> None:
         """Count what a fork of this view has counted."""
         self.load, self.leaders, self.levels = other.load, other.leaders, other.levels
-        self.class_indexes = None
+        self.class_indexes, self.loads = None, other.loads
+
+    def bear(self, amounts: NDArray[np.int64]) -> None:
+        """Set the load by resource of the shard whose replicas are counted from now on."""
+        if self.loads is not None:
+            self.loads.shard = amounts
+
+    def bear_shard(self, shard: int) -> None:
+        """Set the load of a known shard as that of the replicas counted from now on."""
+        if self.table.loads is not None:
+            self.bear(self.table.loads.of_shard(shard))
+
+    def recount(self, node: int, borne: NDArray[np.int64]) -> None:
+        """Set what a node bears by resource, as the state has it after a write."""
+        if self.loads is not None:
+            self.loads.borne[:, node] = borne
 
     def add(self, node: int, leader: bool = False) -> None:
         """Count one more replica on the node."""
         self.leaders[node] += leader
+        if self.loads is not None:
+            self.loads.count(node, leader, 1)
         self._count(node, 1)
 
     def add_all(self, nodes: NDArray[np.int64]) -> None:
@@ -87,11 +107,15 @@ class View:
         more = np.bincount(nodes, minlength=self.topology.size)
         self.load += more
         self.class_indexes = None
+        if self.loads is not None:
+            self.loads.count_all(more)
         for level in self.levels.values():
             level.count_all(nodes)
 
     def remove(self, node: int) -> None:
         """Count one replica less on the node."""
+        if self.loads is not None:
+            self.loads.count(node, False, -1)
         self._count(node, -1)
 
     def _count(self, node: int, more: int) -> None:
@@ -111,20 +135,27 @@ class View:
         now = self.table.nodes(shard)
         differing = [(old, new) for old, new in zip(now, nodes, strict=True) if old != new]
         self._overlay = shard, nodes
-        self._exchange(differing)
+        self._exchange(differing, -1)
         try:
             yield
         finally:
             self._overlay = None
-            self._exchange((new, old) for old, new in differing)
+            self._exchange(((new, old) for old, new in differing), 1)
 
-    def _exchange(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Count a replica on the second node of each pair instead of the first, EMPTY on none."""
+    def _exchange(self, pairs: Iterable[tuple[int, int]], by: int) -> None:
+        """Count a replica on the second node of each pair instead of the first, EMPTY on none.
+
+        `by`: -1 where the first does not get its copy, 1 where the second gets it again. The other
+        node of the two bears the shard in any case: its replica leaves when the copy is complete.
+        """
         for old, new in pairs:
+            copied = old if by < 0 else new
+            if self.loads is not None and copied != EMPTY:
+                self.loads.count(copied, False, by)
             if old != EMPTY:
-                self.remove(old)
+                self._count(old, -1)
             if new != EMPTY:
-                self.add(new)
+                self._count(new, 1)
 
     def streams(self) -> Iterator[tuple[int, NDArray[np.int32]]]:
         """List every stream by index with the planned nodes of its shards, one row per shard."""
@@ -160,14 +191,16 @@ class View:
             self.class_indexes.update(node)
 
     def room(self) -> NDArray[np.int64]:
-        """Count the replicas that the capacity of each node still allows."""
+        """Count the replicas that the capacities of each node still allow."""
         capacity = self.topology.capacity
-        return np.where(capacity < 0, _UNLIMITED, capacity - self.load)
+        room = np.where(capacity < 0, _UNLIMITED, capacity - self.load)
+        return room if self.loads is None else np.minimum(room, self.loads.room())
 
     def has_room(self, replicas: int = 1) -> Mask:
-        """Mask the nodes whose capacity allows so many more replicas."""
+        """Mask the nodes whose capacities allow so many more replicas."""
         capacity = self.topology.capacity
-        return (capacity < 0) | (self.load + replicas <= capacity)
+        open_nodes = (capacity < 0) | (self.load + replicas <= capacity)
+        return open_nodes if self.loads is None else open_nodes & self.loads.fits(replicas)
 
     @cached_property
     def _millionths(self) -> NDArray[np.float64]:
@@ -188,11 +221,21 @@ class View:
     def is_crowded(self, nodes: Any) -> Any:
         """Return whether one more replica lifts each of `nodes` (an index or several) above
         `near_mean`."""
-        return self.load[nodes] + 1 > self.near_mean[nodes]
+        if self.loads is None:
+            return self.load[nodes] + 1 > self.near_mean[nodes]
+        used, usable = self.loads.utilisation(nodes), self.topology.eligible
+        mean = float(self.loads.utilisation()[usable].mean()) if usable.any() else 0.0
+        return used > (1 + _NEAR) * mean
 
     def pressure(self, nodes: Any) -> Any:
-        """Compute the load per weight of a node or several, as they are compared."""
-        return per_weight(self.load[nodes], self._weight[nodes])
+        """Compute the load per weight of a node or several, as they are compared.
+
+        Where resources are counted, the largest utilisation after placing; replicas break its ties.
+        """
+        counted = per_weight(self.load[nodes], self._weight[nodes])
+        if self.loads is None:
+            return counted
+        return self.loads.utilisation(nodes) + _TIE * counted
 
     def domain_pressure(
         self, scope: Scope, more: float = 0.0, nodes: NDArray[np.int64] | None = None
@@ -202,7 +245,12 @@ class View:
         Of all nodes, or of `nodes`; a domain has the load of its eligible nodes.
         """
         level = self.level(scope)
-        return level.pressure(level.domains if nodes is None else level.domains[nodes], more)
+        counted = level.pressure(level.domains if nodes is None else level.domains[nodes], more)
+        if self.loads is None:
+            return counted
+        of = np.arange(self.topology.size) if nodes is None else nodes
+        usable = self.topology.eligible
+        return self.loads.domain_utilisation(level.domains, usable, of) + _TIE * counted
 
     def leader_pressure(self, scope: Scope | None, nodes: NDArray[np.int64]) -> NDArray[np.float64]:
         """Compute leaders per weight of each node's domain, or node, with half a leader more."""

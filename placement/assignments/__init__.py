@@ -4,6 +4,7 @@ Slots and their layout, rows of shards, and the risk that an arrangement bears. 
 `topology`.
 """
 
+from placement.assignments.load_columns import LoadColumns
 from placement.assignments.risk import (
     Risk,
     distinct_copysets,
@@ -31,6 +32,7 @@ from placement.assignments.table import EMPTY, AssignmentTable
 __all__ = [
     "EMPTY",
     "AssignmentTable",
+    "LoadColumns",
     "NodeIdLists",
     "Risk",
     "ShardLists",

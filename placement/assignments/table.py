@@ -17,6 +17,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.assignments.load_columns import LoadColumns
+
 
 class Extents:
     """The free stretches below `end`; everything from there on is free too."""
@@ -62,9 +64,14 @@ _T = TypeVar("_T", bound=np.generic)
 
 
 class AssignmentTable:
-    """Slots by shard and by node; indexes are private to the process."""
+    """Slots by shard and by node; indexes are private to the process.
 
-    def __init__(self) -> None:
+    `led`: of each resource that is counted, whether only leaders bear it.
+    """
+
+    def __init__(self, led: Sequence[bool] = ()) -> None:
+        # None where no resource is counted, so that replicas cost nothing more.
+        self.loads = LoadColumns(led) if len(led) else None
         self._slot_node = np.full(_FIRST, EMPTY, np.int32)
         self._slot_shard = np.zeros(_FIRST, np.int32)
         self._slot_place = np.zeros(_FIRST, np.int32)
@@ -133,7 +140,16 @@ class AssignmentTable:
         indexes = np.asarray(shards, np.int64)
         for first, count in _stretches(indexes, np.ones(len(indexes), np.int64)):
             self._shards.give(first, count)
+        if self.loads is not None:
+            self.loads.forget(indexes)
         self._owned.pop(stream, None)
+
+    def change_loads(
+        self, shards: NDArray[np.int64], known: NDArray[np.int64], unknown: NDArray[np.int64]
+    ) -> None:
+        """Change the loads of shards, see `LoadColumns.change`."""
+        assert self.loads is not None, "no resource is counted"
+        self.loads.change(shards, known, unknown, self.padded_rows(shards))
 
     def streams(self) -> Iterator[tuple[int, NDArray[np.int32]]]:
         """Yield every stream by index, with the planned nodes of its shards, one row per shard."""
@@ -234,6 +250,8 @@ class AssignmentTable:
         for node, first, end in zip(touched, ends - added, ends, strict=True):
             self._attach_all(ordered[first:end], int(node))
         np.add.at(self._leaders, nodes[slots == 0], 1)
+        if self.loads is not None:
+            self.loads.count_all(self._slot_shard[places].astype(np.int64), nodes, slots == 0)
 
     def swap(self, shard: int, one: int, other: int) -> None:
         """Exchange two slots: the way a live replica becomes the leader."""
@@ -248,7 +266,10 @@ class AssignmentTable:
             node = int(column[index])
             if node != EMPTY:
                 self._node_slots[node][places[index]] = index
-                self._leaders[node] += (slot == 0) - (before == 0)
+                change = (slot == 0) - (before == 0)
+                self._leaders[node] += change
+                if self.loads is not None and change:
+                    self.loads.count_leaders(np.asarray([shard]), np.asarray([node]), change)
 
     def lead(self, heirs: Mapping[int, int]) -> None:
         """Exchange the first slot of each shard with the slot given for it.
@@ -263,6 +284,9 @@ class AssignmentTable:
         for slots, more in ((first, 1), (second, -1)):
             nodes = column[slots]
             np.add.at(self._leaders, nodes, more)
+            if self.loads is not None:
+                led = np.fromiter(heirs, np.int64, len(heirs))
+                self.loads.count_leaders(led, nodes.astype(np.int64), more)
             noted = zip(nodes.tolist(), places[slots].tolist(), slots.tolist(), strict=True)
             for node, place, slot in noted:
                 self._node_slots[node][place] = slot
@@ -296,6 +320,8 @@ class AssignmentTable:
         self._load[node] = place + 1
         if slot == 0:
             self._leaders[node] += 1
+        if self.loads is not None:
+            self.loads.count(int(self._slot_shard[index]), node, slot == 0, 1)
 
     def _attach_all(self, indexes: NDArray[np.int32], node: int) -> None:
         """Note slots that hold the node now, whichever they are of their shards."""
@@ -317,6 +343,8 @@ class AssignmentTable:
         self._load[node] = last
         if slot == 0:
             self._leaders[node] -= 1
+        if self.loads is not None:
+            self.loads.count(int(self._slot_shard[index]), node, slot == 0, -1)
 
     def _node(self, node: int) -> None:
         while len(self._node_slots) <= node:

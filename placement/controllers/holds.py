@@ -142,7 +142,8 @@ class HoldController:
         there |= self._mask(n for n in recent if topology.liveness[n] is not Liveness.UNREGISTERED)
         share = lost_share(there, gone, _WORD)
         found = {} if share is None else {FLEET: share}
-        for hold in lost_domains(topology, there, gone, _WORD):
+        levels = self._state.configuration.hold_levels
+        for hold in lost_domains(topology, there, gone, _WORD, levels):
             assert hold.domain is not None
             found[hold.domain] = hold
         return found

@@ -49,6 +49,10 @@ class MoveController:
         if confirmed:
             return None
         move = self._find_move(event)
+        if event.move_id is None:
+            move = state.streams.other_uid(event.stream, event.uid) or move
+        elif isinstance(move, Move):
+            move = _why_other_stream(move, event) or move
         if isinstance(move, Reason):
             return move
         if move is None or not move.state.is_open:
@@ -110,10 +114,13 @@ class MoveController:
         """
         if event.kind not in (AckKind.STOPPED, AckKind.FAILED):
             return []
-        known = self._state.moves.cancel_notices
+        notices, known = self._state.moves.cancel_notices, self._state.ledger.known
         if event.move_id is not None:
-            return [event.move_id] if event.move_id in known else []
-        return known.of((event.stream, event.shard)) if event.kind is AckKind.STOPPED else []
+            found = [event.move_id] if event.move_id in notices else []
+        else:
+            stopped = event.kind is AckKind.STOPPED
+            found = notices.of((event.stream, event.shard)) if stopped else []
+        return [name for name in found if not _why_other_stream(known[name], event)]
 
     def _find_move(self, event: MoveAcked) -> Move | Reason | None:
         """Find the move that an acknowledgement is about.
@@ -176,6 +183,10 @@ class MoveController:
             if opened.added == node and not state.topology.eligible[node]:
                 lost = Reason(Code.TARGET_LOST, f"node {name} is {state.topology.status(node)}")
                 self.end(opened, MoveState.CANCELLED, lost)
+            elif opened.is_hand_over:
+                if opened.leader == node and not state.topology.eligible[node]:
+                    status = f"node {name} is {state.topology.status(node)}"
+                    self.end(opened, MoveState.CANCELLED, Reason(Code.TARGET_LOST, status))
             elif (
                 opened.removed == node
                 and opened.move.state is MoveState.ISSUED
@@ -250,7 +261,11 @@ class MoveController:
         """
         state, move = self._state, ended.move
         stream = state.streams[move.stream]
-        if move.cause != Cause.BALANCE or not state.streams.is_colocated(stream):
+        if (
+            ended.is_hand_over
+            or move.cause != Cause.BALANCE
+            or not state.streams.is_colocated(stream)
+        ):
             return []
         if any(ended.added in state.current_replicas(shard) for shard in stream.shards):
             return []
@@ -266,11 +281,19 @@ class MoveController:
     def _back_off(self, move: Move) -> None:
         """Avoid the target of a failed move for a while."""
         state, at = self._state, (move.stream, move.shard)
-        node_id = move.add or move.remove
-        assert node_id is not None, "a move of a leader is never open"
+        node_id = move.add or move.remove or move.leader
+        assert node_id is not None, "a move names the node that it is about"
         state.moves.back_off(at, node_id)
 
     def _forget_failures_of(self, move: Move) -> None:
         """Forget earlier failures on a node where a move has succeeded."""
         at = (move.stream, move.shard)
-        self._state.moves.forget_failures(at, move.add or move.remove or "")
+        self._state.moves.forget_failures(at, move.add or move.remove or move.leader or "")
+
+
+def _why_other_stream(move: Move, event: MoveAcked) -> Reason | None:
+    """Return why a message is about a move of another stream of that name, with another uid."""
+    if event.uid is None or move.uid is None or event.uid == move.uid:
+        return None
+    message = f"move '{move.move_id}' is of uid '{move.uid}' of stream '{move.stream}'"
+    return Reason(Code.STREAM_UID_DIFFERS, f"{message}, the message is about uid '{event.uid}'")

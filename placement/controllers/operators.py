@@ -7,6 +7,7 @@ order (`nodes.orders`).
 from dataclasses import replace
 
 from placement.controllers.holds import HoldController
+from placement.controllers.loads import LoadController
 from placement.controllers.moves import MoveController
 from placement.controllers.node_registry import NodeRegistry
 from placement.controllers.nodes import NodeController
@@ -33,6 +34,7 @@ PROGRESS_MS = 5_000
 _DONE = {
     Action.FORGET: "node {} is forgotten",
     Action.RELEASE: "the hold-down of node {} has ended",
+    Action.CONFIRM_LOAD: "the reported load of {} counts",
 }
 # Of a long list the first are named.
 _NAMED_MAX = 10
@@ -51,11 +53,12 @@ class OperatorController:
         moves: MoveController,
         holds: HoldController,
         rebalancing: RebalanceController,
+        loads: LoadController,
     ) -> None:
         self._state, self._orders = state, orders
         self._registry, self._nodes, self._relocations = registry, nodes, relocations
         self._moves, self._holds = moves, holds
-        self._rebalancing = rebalancing
+        self._rebalancing, self._loads = rebalancing, loads
 
     def preview(self, asked: OperatorAsked) -> Preview:
         """Preview the impact of a request, and what forbids it."""
@@ -65,6 +68,7 @@ class OperatorController:
             self._holds,
             self._rebalancing,
             self._relocations,
+            self._loads,
             asked,
         )
 
@@ -103,6 +107,8 @@ class OperatorController:
                 self._forget(event.target)
             case Action.RELEASE:
                 self._nodes.release(event.target)
+            case Action.CONFIRM_LOAD:
+                self._loads.confirm(event.target)
         return None
 
     def _forget(self, node_id: str) -> None:
@@ -134,11 +140,14 @@ class OperatorController:
     def _end_order(self, target: str) -> None:
         """End an order; replicas that it was moving stay where they are up."""
         nodes = self._orders.nodes(target) or []
-        drained = self._orders.end(target).action is Action.DRAIN
+        action, eligible = self._orders.end(target).action, self._state.topology.eligible
         for node in nodes:
             self._apply_orders(node)
-            if drained and self._state.topology.eligible[node]:
+            if action is Action.DRAIN and eligible[node]:
                 self._call_off(node)
+        # The order kept replicas away for so long, as if the nodes had not been there.
+        if action is not Action.MAINTENANCE and eligible[nodes].any():
+            self._rebalancing.want_on_join(f"the {action} of {target} was ended")
 
     def _apply_orders(self, node: int) -> None:
         """Put the node into the state that its orders demand."""

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from placement.controllers.holds import FLEET, HoldController
+from placement.controllers.loads import LoadController
 from placement.controllers.rebalance import RebalanceController
 from placement.diagnosis import AffectedShard, exposed_shards, exposure_reason, nodes_in_maintenance
 from placement.hashing import stable_id
@@ -109,9 +110,12 @@ def preview(
     holds: HoldController,
     rebalancing: RebalanceController,
     relocations: Relocations,
+    loads: LoadController,
     asked: OperatorAsked,
 ) -> Preview:
     """Compute the impact of a request, and what forbids it, without carrying it out."""
+    if asked.action is Action.CONFIRM_LOAD:
+        return Preview(refusal=loads.why_not_suspected(asked.target))
     if asked.action is Action.REBALANCE:
         return _preview_rebalance(state, rebalancing, asked)
     if asked.action is Action.CANCEL_MOVE:
@@ -377,4 +381,5 @@ def affected_shards(state: ClusterState, nodes: Collection[int]) -> Iterator[Aff
         stream = state.streams.of_shard(shard)
         assert stream.policy is not None
         number = state.table.number_of(shard)
-        yield AffectedShard(stream.spec, stream.policy, number, state.current_replicas(shard))
+        nodes, behind = state.current_replicas(shard), state.sync.nodes_of(shard)
+        yield AffectedShard(stream.spec, stream.policy, number, nodes, behind)

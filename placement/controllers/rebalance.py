@@ -7,21 +7,29 @@ that belong together (a colocated stream's, a swap) go together or, where limits
 many at once, not at all: half of them would be for repair to take back.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TypedDict, cast
+from typing import NotRequired, TypedDict, cast
 
 import numpy as np
 
 from placement.allocator import View
+from placement.controllers.load_trigger import KIND, TRIED, LoadTrigger
 from placement.model import Cause, Code, MoveKind, MoveState, Reason, Rebalance, natural_key
 from placement.moves import Ledger
-from placement.rebalance import RebalanceMove, RebalancePlan, plan_rebalance
+from placement.planning import first_wave
+from placement.rebalance import (
+    RebalanceMove,
+    RebalancePlan,
+    Replica,
+    ResourceRebalance,
+    plan_rebalance,
+    plan_view_resources,
+)
 from placement.repair import Copy, RepairAction, RepairPlanner, Throttle
 from placement.state import ClusterState
 
-KIND = "rebalance"
 WANTED = "wanted"
 # Of a plan so many moves are kept; the rest is found again when these are done.
 PLAN_MOVES_MAX = 10_000
@@ -38,19 +46,21 @@ class QueuedMove(TypedDict):
     add: str
     step: int
     message: str
+    code: NotRequired[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """Holds a plan, and the streams whose moves it leaves out.
 
-    Those moves belong together and are more than limits ever allow at once. `dwells`: replicas that
-    were moved a short while ago stay for now.
+    Those moves belong together and are more than limits ever allow at once. `dwells_until`: the
+    time, in ms, up to which replicas stay that were moved a short while ago; None where that keeps
+    no move back.
     """
 
-    plan: RebalancePlan
+    plan: RebalancePlan | ResourceRebalance
     too_large: tuple[str, ...] = ()
-    dwells: bool = False
+    dwells_until: int | None = None
 
     @property
     def why_nothing(self) -> str:
@@ -59,7 +69,7 @@ class Proposal:
         if self.too_large:
             streams = ", ".join(self.too_large)
             found.append(f"the moves of {streams} have to go together, and limits allow fewer")
-        if self.dwells:
+        if self.dwells_until is not None:
             found.append("replicas that were moved for balance within the dwell time stay")
         return "; ".join(found) or "no move would make the loads more even"
 
@@ -71,40 +81,108 @@ class RebalanceController:
         self._state, self._repair = state, repair
         self._left: dict[str, QueuedMove] = {}
         self._eligible = np.zeros(0, bool)
+        self._weight, self._capacity = np.zeros(0), np.zeros(0, np.int64)
+        self._loads = LoadTrigger(state)
 
     def resume(self) -> None:
         """Continue the plan that a restored state remembers."""
         found = self._state.memory.of_kind(KIND)
-        queued = {name: body for name, body in found.items() if name != WANTED}
+        queued = {name: body for name, body in found.items() if name not in (WANTED, TRIED)}
         self._left = cast("dict[str, QueuedMove]", queued)
-        self._eligible = self._state.topology.eligible.copy()
+        self._note_nodes()
 
-    def want(self, why: str, after: int = 0) -> None:
-        """Request a rebalance of the fleet, not before the given time."""
-        self._state.memory.remember(KIND, WANTED, {"why": why, "after": after})
+    def want(self, why: str, after: int = 0, relief: bool = False) -> None:
+        """Request a rebalance of the fleet, not before the given time.
 
-    def plan(self) -> Proposal:
-        """Plan the rebalance as if it were made now."""
-        dwelling = self._dwelling_shards()
-        found = self._make_proposal(frozenset())
-        again = (m for m in found.plan.moves if m.kind is not MoveKind.LEADER)
-        if not any(move.shard in dwelling for move in again):
-            return found
-        return replace(self._make_proposal(dwelling), dwells=True)
+        `relief`: only of nodes over their capacity.
+        """
+        body: dict[str, object] = {"why": why, "after": after}
+        self._state.memory.remember(KIND, WANTED, body | ({"relief": True} if relief else {}))
 
-    def _make_proposal(self, fixed: Collection[int]) -> Proposal:
-        """Plan a rebalance that leaves the shards `fixed` alone, and those of steps above the
-        limits."""
+    def want_on_join(self, why: str) -> None:
+        """Request a rebalance, if the mode makes one when nodes join and there are replicas."""
         state = self._state
-        view = state.view()
+        if state.configuration.rebalance is Rebalance.OFF:
+            return
+        if state.table.load(state.topology.size).any():
+            self.want(why)
+
+    def plan(self, relief: bool = False) -> Proposal:
+        """Plan the rebalance as if it were made now; `relief`: only of nodes over capacity.
+
+        Resources decide where any is balanced; the counts of replicas do where none is.
+        """
+        by_loads = self._plan_by_loads(relief)
+        if by_loads is not None:
+            return by_loads
+        dwelling = self._dwelling_replicas()
+        found = self._make_proposal(frozenset())
+        copies = (move for move in found.plan.moves if move.kind is not MoveKind.LEADER)
+        again = dwelling.keys() & {(move.shard, move.remove) for move in copies}
+        if not again:
+            return found
+        until = max(dwelling[replica] for replica in again)
+        return replace(self._make_proposal(dwelling.keys()), dwells_until=until)
+
+    def _plan_by_loads(self, relief: bool) -> Proposal | None:
+        """Plan what loads call for; None if they call for nothing, and balance none.
+
+        The first wave: the next plan has those that follow.
+        """
+        state, resources = self._state, self._state.configuration.resources
+        if not any(each.capacity is not None or each.balance is not None for each in resources):
+            return None
+        dwelling, left, view = self._dwelling_replicas(), self._left_replicas(), state.view()
+        if view.loads is None:
+            return None
+
+        def propose(stays: Collection[Replica], closed: Collection[Replica]) -> Proposal:
+            def search(moving: Collection[int]) -> ResourceRebalance:
+                found = plan_view_resources(
+                    view,
+                    moving=moving,
+                    dwelling=stays,
+                    forbidden=closed,
+                    relief_only=relief,
+                    quick=True,
+                )
+                return replace(found, moves=tuple(first_wave(found)))
+
+            return self._propose(search)
+
+        proposal = propose(dwelling.keys(), left.keys())
+        recent = [*dwelling.values(), *left.values()]
+        if not proposal.plan.moves and recent and propose((), ()).plan.moves:
+            return replace(proposal, dwells_until=max(recent))
+        balances = relief or any(each.balance is not None for each in resources)
+        return proposal if proposal.plan.moves or balances else None
+
+    def _make_proposal(self, dwelling: Collection[Replica]) -> Proposal:
+        """Plan a rebalance of counts that leaves dwelling replicas where they are."""
+        view = self._state.view()
+
+        def search(moving: Collection[int]) -> RebalancePlan:
+            return plan_rebalance(
+                view,
+                moving=moving,
+                dwelling=dwelling,
+                max_moves=PLAN_MOVES_MAX,
+                one_per_shard=True,
+            )
+
+        return self._propose(search)
+
+    def _propose(
+        self, search: Callable[[Collection[int]], RebalancePlan | ResourceRebalance]
+    ) -> Proposal:
+        """Search for a plan that leaves shards of steps above the limits where they are."""
+        state = self._state
         # What something is wrong with is repair's, even where that cannot help.
-        moving = {*state.ledger.by_shard, *state.publisher.violations, *fixed}
+        moving = {*state.ledger.by_shard, *state.publisher.violations}
         stays: set[int] = set()
         idle = Throttle(state, Ledger())
         while True:
-            found = plan_rebalance(
-                view, moving=moving, max_moves=PLAN_MOVES_MAX, one_per_shard=True
-            )
+            found = search(moving)
             copies = (move for move in found.moves if move.kind is not MoveKind.LEADER)
             steps = ([*step] for _, step in groupby(copies, key=lambda move: move.step))
             large = [
@@ -130,7 +208,7 @@ class RebalanceController:
         if not caught_up or (wanted is None and not self._left) or not self._repair.is_idle():
             return
         if wanted is not None and not self._left and wanted.body["after"] <= self._state.now:
-            self._begin(str(wanted.body["why"]))
+            self._begin(str(wanted.body["why"]), bool(wanted.body.get("relief")))
         if self._left:
             self._issue()
 
@@ -140,34 +218,57 @@ class RebalanceController:
         return self._state.now + self._state.configuration.dwell_ms
 
     def _notice(self) -> None:
-        """Drop the plan where other nodes may receive replicas, and want one where the mode says
-        so."""
+        """Drop the plan where other nodes may receive replicas, and want one where the mode or
+        loads say so."""
+        self._notice_nodes()
+        need = None if self._left else self._loads.find_need()
+        wanted = self._state.memory.get((KIND, WANTED))
+        if need is not None and wanted is None:
+            self.want(need.why, relief=need.relief)
+
+    def _notice_nodes(self) -> None:
+        """Notice nodes that may receive replicas now or no more, or that may hold more."""
         state = self._state
-        before, now = self._eligible, state.topology.eligible.copy()
-        known = np.zeros(len(now), bool)
-        known[: len(before)] = before
-        self._eligible = now
-        mode = state.configuration.rebalance
-        changed = bool((known != now).any())
-        fresh = now & ~known
+        known, weight, capacity = self._eligible, self._weight, self._capacity
+        self._note_nodes()
+        before = np.zeros(len(self._eligible), bool)
+        before[: len(known)] = known
+        changed = bool((before != self._eligible).any())
         if changed and self._left:
             self._drop(self._left)
             self.want("the nodes have changed")
-        load = state.table.load(len(now)) if len(now) else np.zeros(0, np.int64)
-        if mode is not Rebalance.OFF and fresh.any() and not load[fresh].all() and load.any():
-            self.want("a node has joined")
-        elif mode is Rebalance.CONTINUOUS and (changed or state.publisher.ready.decisions):
+        fresh = self._eligible & ~before
+        if fresh.any() and not state.table.load(len(fresh))[fresh].all():
+            self.want_on_join("a node has joined")
+        stayed = slice(len(known))
+        more = self._weight[stayed] > weight
+        more |= (capacity >= 0) & (
+            (self._capacity[stayed] < 0) | (self._capacity[stayed] > capacity)
+        )
+        if (more & known & self._eligible[stayed]).any():
+            self.want_on_join("a node may hold more")
+        if state.configuration.rebalance is Rebalance.CONTINUOUS and (
+            changed or state.publisher.ready.decisions
+        ):
             self.want("the load has changed")
 
-    def _begin(self, why: str) -> None:
+    def _note_nodes(self) -> None:
+        """Note which nodes may receive replicas, and how many each may hold."""
+        topology = self._state.topology
+        self._eligible = topology.eligible.copy()
+        self._weight, self._capacity = topology.weight.copy(), topology.capacity.copy()
+
+    def _begin(self, why: str, relief: bool) -> None:
         """Plan, and remember the moves; a rebalance stays wanted until nothing is found."""
         if self._state.ledger.by_shard or self._repair.has_dirty:
             return  # what is under way may be what keeps something from being found
-        found = self.plan()
+        found = self.plan(relief)
         if not found.plan.moves:
             self._state.memory.remember(KIND, WANTED, None)
-            if found.dwells:
-                self.want(why, self._retry_at)
+            if self._state.configuration.resources:
+                self._loads.note_nothing_found(relief)
+            if found.dwells_until is not None:
+                self.want(why, found.dwells_until)
         for number, move in enumerate(found.plan.moves):
             name, body = f"{number:08d}", self._queued_move(move)
             self._left[name] = body
@@ -176,7 +277,7 @@ class RebalanceController:
     def _queued_move(self, move: RebalanceMove) -> QueuedMove:
         """Make the body that is remembered of a move."""
         (stream, number), ids = self._state.streams.key(move.shard), self._state.topology.ids
-        return {
+        body: QueuedMove = {
             "stream": stream,
             "shard": number,
             "kind": str(move.kind),
@@ -186,6 +287,9 @@ class RebalanceController:
             "step": move.step,
             "message": move.reason.message,
         }
+        if move.reason.code is not Code.LOAD_UNEVEN:
+            body["code"] = move.reason.code
+        return body
 
     def _issue(self) -> None:
         """Issue what limits allow, in the order of the plan.
@@ -195,7 +299,9 @@ class RebalanceController:
         state, done = self._state, []
         view = state.view()
         most = state.configuration.limits.max_per_batch
-        room, waits, idle = most, False, Throttle(state, Ledger())
+        room, idle = most, Throttle(state, Ledger())
+        # What nodes bear of resources they bear until it has left.
+        waits = view.loads is not None and bool(state.ledger.by_shard)
         for _, group in groupby(self._left.items(), key=lambda each: each[1]["step"]):
             step = [*group]
             moves = [body for _, body in step]
@@ -229,7 +335,8 @@ class RebalanceController:
         if shard in state.ledger.by_shard or shard in state.publisher.violations:
             return False
         if body["kind"] == MoveKind.LEADER:
-            return nodes[0] == remove and nodes[body["slot"]] == add
+            backs_off = add in state.backed_off_targets(shard)
+            return nodes[0] == remove and nodes[body["slot"]] == add and not backs_off
         backed_off_targets = add in state.backed_off_targets(shard)
         return nodes[body["slot"]] == remove and add not in nodes and not backed_off_targets
 
@@ -237,6 +344,7 @@ class RebalanceController:
         """Return whether a node would exceed its capacity when the turn of one of these moves
         comes."""
         index, capacity, load = self._state.topology.index, view.topology.capacity, view.load.copy()
+        trial = view.fork()
         for body in moves:
             if body["kind"] != MoveKind.LEADER:
                 add = index[body["add"]]
@@ -244,6 +352,12 @@ class RebalanceController:
                 load[index[body["remove"]]] -= 1
                 if 0 <= capacity[add] < load[add]:
                     return True
+                shard = self._state.streams[body["stream"]].shards[body["shard"]]
+                if trial.loads is not None:
+                    trial.bear_shard(shard)
+                    if not trial.loads.fits()[add]:
+                        return True
+                    trial.add(add)
         return False
 
     def _copies(self, moves: Sequence[QueuedMove]) -> list[Copy]:
@@ -261,10 +375,11 @@ class RebalanceController:
         copies = []
         for body in moves:
             shard = state.streams[body["stream"]].shards[body["shard"]]
+            reason = Reason(Code(body.get("code", Code.LOAD_UNEVEN)), body["message"])
             if body["kind"] == MoveKind.LEADER:
-                state.change_leader(shard, body["slot"])
+                if self._repair.hand_over(shard, body["slot"], Cause.BALANCE, reason):
+                    self.want("a limit was reached", self._retry_at)
                 continue
-            reason = Reason(Code.LOAD_UNEVEN, body["message"])
             ends = index[body["add"]], index[body["remove"]]
             action = RepairAction(Cause.BALANCE, MoveKind.REPLACE, body["slot"], reason, *ends)
             copies.append((shard, action))
@@ -276,18 +391,38 @@ class RebalanceController:
             del self._left[name]
             self._state.memory.remember(KIND, name, None)
 
-    def _dwelling_shards(self) -> set[int]:
-        """Find the shards of which a replica was moved for balance less than `dwell_ms` ago."""
-        state = self._state
-        since = state.now - state.configuration.dwell_ms
-        moves = (
-            each
-            for each in state.ledger.known.values()
-            if each.cause == Cause.BALANCE and (each.ended_at or 0) > since
-        )
-        streams = ((state.streams.get(each.stream), each.shard) for each in moves)
-        return {
-            stream.shards[number]
-            for stream, number in streams
-            if stream is not None and number < len(stream.shards)
-        }
+    def _left_replicas(self) -> dict[Replica, int]:
+        """Find the shards with the nodes that they left for balance within the dwell time, with
+        the time from which they may go back."""
+        state, found = self._state, dict[Replica, int]()
+        for each in state.ledger.known.values():
+            node = state.topology.index.get(each.remove or "")
+            stream = state.streams.get(each.stream)
+            done = each.cause == Cause.BALANCE and each.state is MoveState.COMPLETED
+            until = (each.ended_at or 0) + state.configuration.dwell_ms
+            if not done or until <= state.now or node is None or stream is None:
+                continue
+            if each.shard < len(stream.shards):
+                replica = stream.shards[each.shard], node
+                found[replica] = max(until, found.get(replica, 0))
+        return found
+
+    def _dwelling_replicas(self) -> dict[Replica, int]:
+        """Find the replicas that were moved for balance less than `dwell_ms` ago, with the time
+        from which each may be moved again.
+
+        Where such a move was not completed, the replica that it would have moved.
+        """
+        state, found = self._state, dict[Replica, int]()
+        index, dwell = state.topology.index, state.configuration.dwell_ms
+        for each in state.ledger.known.values():
+            until = (each.ended_at or 0) + dwell
+            stream = state.streams.get(each.stream)
+            copies = each.cause == Cause.BALANCE and each.kind is not MoveKind.LEADER
+            if not copies or until <= state.now or stream is None:
+                continue
+            node = index.get(str(each.add if each.state is MoveState.COMPLETED else each.remove))
+            if node is not None and each.shard < len(stream.shards):
+                replica = stream.shards[each.shard], node
+                found[replica] = max(until, found.get(replica, 0))
+        return found

@@ -31,7 +31,8 @@ class RetryGate:
     def note_freed_node(self, node: int) -> None:
         """Note that a replica has left a node that lives."""
         self._repair.retry_unfixable()
-        if self._state.topology.capacity[node] >= 0:
+        topology = self._state.topology
+        if topology.capacity[node] >= 0 or topology.attributes[node].capacities:
             self._changed.add(node)
 
     def may_help(self, policy: Policy) -> bool:

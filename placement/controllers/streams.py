@@ -12,6 +12,7 @@ from placement.assignments import EMPTY
 from placement.controllers.moves import MoveController
 from placement.controllers.retry_gate import RetryGate
 from placement.model import (
+    Adoption,
     Code,
     Decision,
     MoveKind,
@@ -30,6 +31,7 @@ from placement.repair import RepairPlanner
 from placement.state import ClusterState, Stream
 from placement.streams import (
     Alteration,
+    awaited_reasons,
     count_whole_shards,
     decide,
     is_obsolete,
@@ -55,6 +57,8 @@ class StreamController:
         self._state, self._repair, self._retry_gate, self._moves = state, repair, retry_gate, moves
         self._waiting: set[str] = set()
         self._unsettled: set[str] = set()
+        # Streams whose replicas this batch has found elsewhere than recorded.
+        self._corrected: set[str] = set()
         # Dropped streams and when they were; the first of them first.
         self._dropped: deque[tuple[int, str]] = deque()
 
@@ -86,6 +90,9 @@ class StreamController:
             return None
         if isinstance(event, StreamCreated):
             return self._create(event, known)
+        wrong = self._state.streams.other_uid(event.stream, event.uid)
+        if wrong is not None:
+            return wrong
         if known is None or known.decision.outcome is Outcome.DROPPED:
             gone = f"stream '{event.stream}' was dropped"
             message = gone if known else f"there is no stream '{event.stream}'"
@@ -97,11 +104,16 @@ class StreamController:
         return None
 
     def _create(self, event: StreamCreated, known: Stream | None) -> Reason | None:
-        """Create a stream, or return why it cannot be."""
+        """Create a stream, or return why it cannot be.
+
+        One with another uid than a stream of this name has takes its place: that one is gone.
+        """
         gone = (Outcome.REJECTED, Outcome.DROPPED)
         if known is not None and known.decision.outcome not in gone:
-            message = f"stream '{event.stream}' already exists and is {known.decision.outcome}"
-            return Reason(Code.STREAM_EXISTS, message)
+            if self._state.streams.other_uid(event.stream, event.uid) is None:
+                message = f"stream '{event.stream}' already exists and is {known.decision.outcome}"
+                return Reason(Code.STREAM_EXISTS, message)
+            self._drop(event, known)
         self.retry_waiting()
         self._decide(event, known)
         return None
@@ -118,7 +130,9 @@ class StreamController:
             self._refuse(event, known, decision.reasons)
             return
         stream = self._publish(decision, policy)
-        if placement is not None:
+        if decision.spec.adopt == Adoption.OBSERVED and placement is not None:
+            self._state.await_replicas(self._state.allocate_slots(stream))
+        elif placement is not None:
             self._enter(stream, placement)
         if event.replicas is not None:
             self._repair.enqueue(stream.shards)
@@ -160,8 +174,9 @@ class StreamController:
     def _refuse(self, event: StreamRequested, stream: Stream, reasons: tuple[Reason, ...]) -> None:
         """Publish why a request changes nothing."""
         wanted = spec_of(self._state, event)
+        told = (*reasons, *awaited_reasons(self._state, stream))
         self._publish(
-            self._next_decision(event, stream, requested=wanted, reasons=reasons), stream.policy
+            self._next_decision(event, stream, requested=wanted, reasons=told), stream.policy
         )
 
     def _change(self, event: StreamAltered, stream: Stream, found: Alteration) -> None:
@@ -184,7 +199,8 @@ class StreamController:
         state.add_slots(stream, max(stream.copies, *map(len, found.added), 1))
         if in_roles:
             for shard, nodes in zip(shards, kept, strict=True):
-                state.lay_out(shard, nodes)
+                if shard not in state.awaited:
+                    state.lay_out(shard, nodes)
         for shard in shards:
             opened = state.ledger.by_shard.get(shard)
             if opened is not None and is_obsolete(state, opened, stream, same):
@@ -206,7 +222,7 @@ class StreamController:
         if opened.move.kind is MoveKind.REMOVE and lacks:
             self._unsettled.add(opened.move.stream)
 
-    def _drop(self, event: StreamDropped, stream: Stream) -> None:
+    def _drop(self, event: StreamDropped | StreamCreated, stream: Stream) -> None:
         """Drop a stream with its replicas."""
         state, shards = self._state, stream.shards
         self._cancel(shards, Reason(Code.STREAM_DROPPED, f"{event.stream} was dropped"))
@@ -234,9 +250,10 @@ class StreamController:
         reported before.
         """
         state = self._state
-        unknown = state.streams.unknown_shard(event.stream, event.shard)
-        if unknown is not None:
-            return unknown
+        wrong = state.streams.other_uid(event.stream, event.uid)
+        wrong = wrong or state.streams.unknown_shard(event.stream, event.shard)
+        if wrong is not None:
+            return wrong
         stream, node = state.streams[event.stream], state.topology.index.get(event.node_id)
         if node is None:
             what = f"loss of the replica of {event.stream}/{event.shard}"
@@ -263,6 +280,10 @@ class StreamController:
             self._revise(stream, reassess(state, stream, stream.decision, (lost,)), stream.policy)
         return None
 
+    def note_correction(self, name: str) -> None:
+        """Note that replicas of a stream were found elsewhere than recorded, in this batch."""
+        self._corrected.add(name)
+
     def _cancel(self, shards: Iterable[int], why: Reason) -> None:
         """Cancel the open moves of shards that have changed under them."""
         for shard in shards:
@@ -288,13 +309,17 @@ class StreamController:
     def _revise(self, stream: Stream, decision: Decision, policy: Policy | None) -> None:
         """Publish a revision of a stream's decision.
 
-        The reasons of a refused request stay.
+        The reasons of a refused request stay; of shards to be observed the number is that of now.
         """
-        refused = stream.decision.requested is not None
+        reasons = decision.reasons
+        if stream.decision.requested is not None:
+            before = stream.decision.reasons
+            refused = [each for each in before if each.code is not Code.REPLICAS_AWAITED]
+            reasons = (*refused, *awaited_reasons(self._state, stream))
         decision = replace(
             decision,
             revision=stream.decision.revision + 1,
-            reasons=stream.decision.reasons if refused else decision.reasons,
+            reasons=reasons,
             decided_at=self._state.now,
         )
         self._publish(decision, policy)
@@ -352,7 +377,9 @@ class StreamController:
         break no rule any more.
         """
         state = self._state
-        touched = self._unsettled & state.publisher.changed_streams() if self._unsettled else set()
+        doubted = self._unsettled | self._corrected
+        touched = doubted & state.publisher.changed_streams() if doubted else set()
+        self._corrected.clear()
         for name in sorted(touched):
             stream = state.streams[name]
             before = stream.decision
@@ -360,7 +387,9 @@ class StreamController:
             mended = is_resolved(state, stream)
             if decision == before and not mended:
                 continue
-            if mended or before.outcome is not Outcome.PARTIAL or not decision.replicas_missing:
+            awaited = any(each.code is Code.REPLICAS_AWAITED for each in before.reasons)
+            partial = before.outcome is Outcome.PARTIAL and not awaited
+            if mended or not (partial and decision.replicas_missing):
                 decision = reassess(state, stream, decision)
             if decision != before:
                 self._revise(stream, decision, stream.policy)

@@ -14,6 +14,7 @@ from placement.diagnosis.disruption import (
 )
 from placement.diagnosis.fixability import FixabilityChecker
 from placement.diagnosis.health import Copies, Health, count_by_rung, quorum_size, worst_of
+from placement.diagnosis.resources import over_capacity, resource_violations, unbalanced
 from placement.diagnosis.shard import (
     DRAIN_RULE,
     LEADER_RULE,
@@ -63,9 +64,12 @@ __all__ = [
     "kept_slots",
     "live_slots",
     "nodes_in_maintenance",
+    "over_capacity",
     "quorum_size",
+    "resource_violations",
     "shared_nodes",
     "stray_slots",
+    "unbalanced",
     "why_barred_leader",
     "why_dead",
     "why_draining",

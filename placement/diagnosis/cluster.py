@@ -7,7 +7,7 @@ group, whose shards are rows of one array; only rows with a breach are diagnosed
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from placement.diagnosis.health import (
     shard_health,
     worst_of,
 )
+from placement.diagnosis.resources import resource_violations
 from placement.diagnosis.shard import (
     CAPACITY_RULE,
     NODE_LEVEL,
@@ -44,6 +45,7 @@ from placement.model import (
 from placement.policy import Policy
 from placement.rules import (
     Even,
+    NodeLoads,
     Rule,
     RuleContext,
     RuleFinding,
@@ -67,6 +69,9 @@ class StreamToDiagnose:
     - `complete`: the same for the complete copies only; the same object as `shards` where every
       copy is complete.
     - `moving`: numbers of the shards with a move under way.
+    - `out_of_sync`: by number of the shard the nodes of complete copies that have fallen behind.
+      They count for no quorum; nothing is copied for them, so no rule is broken by them.
+    - `unobserved`: numbers of the shards whose replicas are not known, of which nothing is said.
     """
 
     spec: StreamSpec
@@ -74,6 +79,8 @@ class StreamToDiagnose:
     shards: ShardLists
     complete: ShardLists
     moving: frozenset[int] = frozenset()
+    out_of_sync: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    unobserved: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +134,14 @@ def capacity_violations(topology: Topology, load: NDArray[np.int64]) -> Iterator
 _Broken = Mapping[int, Sequence[tuple[Rule, RuleFinding]]]
 
 
-def diagnose_cluster(topology: Topology, streams: Sequence[StreamToDiagnose]) -> Diagnosis:
+def diagnose_cluster(
+    topology: Topology, streams: Sequence[StreamToDiagnose], loads: NodeLoads | None = None
+) -> Diagnosis:
     """Diagnose all streams of a cluster.
 
     The streams' nodes are indexes of `topology`. Violations come in the order of `streams`; in a
-    stream by shard, then those of the stream as a whole.
+    stream by shard, then those of the stream as a whole; then those of nodes. `loads`: the
+    resources that the nodes bear, where any is counted.
     """
     groups = [_Group(topology, [streams[at] for at in places]) for places in _group_alike(streams)]
     load = sum((group.load for group in groups), np.zeros(topology.size, np.int64))
@@ -145,9 +155,10 @@ def diagnose_cluster(topology: Topology, streams: Sequence[StreamToDiagnose]) ->
         scopes.extend(scope for scope in tags if scope not in scopes)
     findings = [found[each.spec.stream] for each in streams]
     copies = tuple(each.copies for each in findings)
+    resources = () if loads is None else resource_violations(topology, loads)
     violations = [violation for each in findings for violation in each.violations]
     return Diagnosis(
-        (*violations, *capacity_violations(topology, load)),
+        (*violations, *capacity_violations(topology, load), *resources),
         {each.copies.stream: each.health for each in findings},
         copies,
         critical_domains(copies, topology, scopes),
@@ -199,6 +210,10 @@ class _Group:
             self._whole = ShardRows.stack([each.complete for each in streams])
             self._whole_holds = self._whole.holders(self._alive)
         self._sizes = [len(each.shards) for each in streams]
+        self._firsts = np.cumsum([0, *self._sizes])[:-1].tolist()
+        self._unobserved = np.zeros(sum(self._sizes), bool)
+        for each, first in zip(streams, self._firsts, strict=True):
+            self._unobserved[[first + shard for shard in each.unobserved]] = True
         self.rules: tuple[Rule, ...] = ()
 
     @property
@@ -242,12 +257,20 @@ class _Group:
         return found
 
     def _live_copies(self) -> Copies:
-        """List the complete copies on nodes that are not dead, where they count for the quorum."""
+        """List the complete copies on nodes that are not dead, where they count for the quorum.
+
+        Those that have fallen out of sync do not.
+        """
         spec, whole = self._spec, self._whole
         voters = spec.replication_factor if self._policy.extra_copies else None
         nodes = np.where(self._whole_holds, whole.nodes, EMPTY)[:, :voters]
+        for each, first in zip(self._streams, self._firsts, strict=True):
+            for shard, behind in each.out_of_sync.items():
+                row = nodes[first + shard]
+                row[np.isin(row, [*behind])] = EMPTY
+        live = np.where(self._unobserved, spec.replication_factor, (nodes != EMPTY).sum(axis=1))
         quorum = quorum_size(spec.quorum, spec.replication_factor)
-        return Copies(spec.stream, nodes, (nodes != EMPTY).sum(axis=1), quorum)
+        return Copies(spec.stream, nodes, live, quorum)
 
     def _find_odd_rows(self) -> NDArray[np.bool_]:
         """Mask the rows that break a rule of every stream.
@@ -266,7 +289,7 @@ class _Group:
         unwanted[:-2] &= np.asarray(drains, bool) | ~self._policy.nodes.mask(topology)
         follower[:-2] &= ~topology.can_lead
         odd |= unwanted[nodes].any(axis=1)
-        return odd | follower[nodes[:, :1]].any(axis=1)
+        return (odd | follower[nodes[:, :1]].any(axis=1)) & ~self._unobserved
 
     def _find_broken_rows(self) -> _Broken:
         """Find the rows that break a rule on shards: findings by row, in the order of the rules."""
@@ -289,7 +312,7 @@ class _Group:
         judge, nodes = self._judge, self._rows.nodes
         for shard, is_odd in enumerate(odd.tolist()):
             row = first + shard
-            if not is_odd and row not in broken:
+            if self._unobserved[row] or not (is_odd or row in broken):
                 continue
             listed, complete = self._rows.nodes_of(row), self._whole.nodes_of(row)
             live = nodes[row, self._holds[row]].tolist()

@@ -12,6 +12,7 @@ from placement.diagnosis.health import quorum_size
 from placement.model import AdministrativeState, Code, Reason, RepairMode, StreamSpec, natural_key
 from placement.policy import Policy
 from placement.topology import Topology
+from placement.wording import format_count
 
 # Of a long list a sentence names the first.
 _NAMED_MAX = 10
@@ -21,20 +22,23 @@ _NAMED_MAX = 10
 class AffectedShard:
     """Holds a shard that has copies on nodes that are to go.
 
-    `nodes`: indexes of the nodes with complete copies, by slot; EMPTY where there is none.
+    `nodes`: indexes of the nodes with copies, by slot; EMPTY where there is none. `out_of_sync`:
+    those of them whose copy is not complete, which counts for no quorum.
     """
 
     spec: StreamSpec
     policy: Policy
     shard: int
     nodes: Sequence[int]
+    out_of_sync: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class ExposedShard:
     """Names a shard that would lose its quorum or its last copy.
 
-    `left` of its `live` copies would stay; it needs `quorum`.
+    `left` of its `live` copies would stay; it needs `quorum`. `out_of_sync`: ids of the live nodes
+    whose copies are not among these, as they are not complete.
     """
 
     stream: str
@@ -42,6 +46,7 @@ class ExposedShard:
     live: int
     left: int
     quorum: int
+    out_of_sync: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.stream}/{self.shard}"
@@ -65,11 +70,15 @@ def exposed_shards(
         factor = each.spec.replication_factor
         # Copies beside the voters do not vote, but one of them may be the last.
         voters = each.nodes[:factor] if each.policy.extra_copies else each.nodes
-        live, left = _count_copies(topology, voters, gone)
-        last = live and not left and not _count_copies(topology, each.nodes, gone)[1]
+        behind = each.out_of_sync
+        live, left = _count_copies(topology, voters, gone, behind)
+        last = live and not left and not _count_copies(topology, each.nodes, gone, behind)[1]
         quorum = quorum_size(each.spec.quorum, factor)
         if last or left < quorum <= live:
-            found.append(ExposedShard(each.spec.stream, each.shard, live, left, quorum))
+            there = (node for node in behind if not topology.is_dead(node))
+            names = tuple(sorted((topology.ids[node] for node in there), key=natural_key))
+            counts = (live, left, quorum)
+            found.append(ExposedShard(each.spec.stream, each.shard, *counts, names))
     return tuple(sorted(found, key=lambda each: (natural_key(each.stream), each.shard)))
 
 
@@ -85,11 +94,23 @@ def exposure_reason(found: Sequence[ExposedShard], what: str) -> Reason | None:
     names = ", ".join(map(str, shards[:_NAMED_MAX]))
     more = f" and {len(shards) - _NAMED_MAX} more" if len(shards) > _NAMED_MAX else ""
     if last:
-        message = f"{what}, no copy would be left of {names}{more}"
+        kind = "copy in sync" if any(each.out_of_sync for each in last) else "copy"
+        message = f"{what}, no {kind} would be left of {names}{more}{_lag_text(last)}"
         return Reason(Code.LAST_COPY, message, 1, 0)
-    message = f"{what}, there would be no quorum for {names}{more}"
+    message = f"{what}, there would be no quorum for {names}{more}{_lag_text(found)}"
     worst = min(found, key=lambda each: each.left - each.quorum)
     return Reason(Code.QUORUM_BROKEN, message, worst.quorum, worst.left)
+
+
+def _lag_text(found: Sequence[ExposedShard]) -> str:
+    """Say the numbers of the first shard that has copies out of sync; empty where none has."""
+    each = next((each for each in found if each.out_of_sync), None)
+    if each is None:
+        return ""
+    copies = format_count(each.live, "copy", "copies")
+    behind = ", ".join(each.out_of_sync)
+    numbers = f"{each} has {copies} in sync, {each.left} would be left, its quorum is {each.quorum}"
+    return f"; {numbers}; not in sync: {behind}"
 
 
 def exposed_after_repair(
@@ -128,8 +149,11 @@ def _nodes_in_state(topology: Topology, state: AdministrativeState) -> list[int]
 
 
 def _count_copies(
-    topology: Topology, nodes: Sequence[int], gone: frozenset[int]
+    topology: Topology, nodes: Sequence[int], gone: frozenset[int], behind: frozenset[int]
 ) -> tuple[int, int]:
-    """Count the live copies of a shard, and those of them that stay when the nodes `gone` go."""
-    live = {node for node in nodes if node != EMPTY and not topology.is_dead(node)}
+    """Count the live copies of a shard, and those of them that stay when the nodes `gone` go.
+
+    Copies that are `behind` are none.
+    """
+    live = {node for node in nodes if node != EMPTY and not topology.is_dead(node)} - behind
     return len(live), len(live - gone)

@@ -291,7 +291,7 @@ def why_kept(nodes: Sequence[int], topology: Topology) -> Reason | None:
     for slot in kept_slots(nodes, topology):
         node, name = nodes[slot], topology.ids[nodes[slot]]
         if topology.is_dead(node):
-            if topology.is_held(node):
+            if topology.held[node]:
                 message = f"node {name} is dead, and repair is held because many nodes failed"
                 return Reason(Code.REPAIR_HELD, message)
             message = f"node {name} is dead, and repair waits for the end of its maintenance"

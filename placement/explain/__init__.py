@@ -11,7 +11,8 @@ from placement.explain.explainer import (
     Presence,
     find_outlooks,
 )
-from placement.explain.remedies import Advice, advise
+from placement.explain.remedies import advise
+from placement.explain.trial import Advice
 
 __all__ = [
     "Absence",

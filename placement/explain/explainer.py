@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placement.allocator import ReplicaRequest, Trace, View, candidates, choose
 from placement.assignments import EMPTY
+from placement.explain.room import describe_fill, describe_lack, describe_overload
 from placement.model import Move, MoveState, Reason, StreamSpec, Violation
 from placement.policy import Policy
 from placement.repair import RepairPlanner
@@ -121,6 +123,8 @@ _CONDITIONS = {
     "cordoned": "the replica stays, the node receives no new ones",
     "held_down": "the replica stays, the node receives no new ones",
 }
+# The step of `choose` that compares the load of nodes.
+LEAST_LOADED = "the least loaded node"
 # What was decided while its node could still be chosen.
 EARLIER = "an earlier decision: the node receives no new replicas now"
 
@@ -130,7 +134,8 @@ class Explainer:
 
     `shards`: node indexes by shard and slot, EMPTY where a slot has none. `view`: replicas and
     leaders by node before the stream was placed; the explainer adds to it as it goes on. `given`:
-    by shard, how many of its first replicas the stream came with.
+    by shard, how many of its first replicas the stream came with. `amounts`: the load of its shards
+    by resource and shard, where resources are counted.
     """
 
     def __init__(
@@ -140,14 +145,16 @@ class Explainer:
         shards: Sequence[Sequence[int]],
         view: View,
         given: Sequence[int] = (),
+        amounts: NDArray[np.int64] | None = None,
     ) -> None:
         self._spec, self._policy, self._view = spec, policy, view
         self._shards = shards
-        self._given = given
+        self._given, self._amounts = given, amounts
         self._strategy = STRATEGIES[policy.strategy]
         self._rules = self._strategy.rules(policy, view.topology)
         self._counted = 0
-        for nodes, count in zip(shards, given, strict=False):
+        for shard, (nodes, count) in enumerate(zip(shards, given, strict=False)):
+            self._bear(shard)
             for slot, node in enumerate(nodes[:count]):
                 view.add(node, leader=slot == 0)
         self._load = view.load.copy()
@@ -177,7 +184,7 @@ class Explainer:
                 )
                 continue
             by = self._deciding_step(shard, slot, node)
-            decided = by if by == ONLY_NODE else f"chosen by {by}"
+            decided = by if by == ONLY_NODE else f"chosen by {by}{self._describe_choice(by, node)}"
             yield Presence(
                 shard, slot, name, funnel, by, f"{what}: {self._describe_funnel(steps)}; {decided}"
             )
@@ -201,6 +208,7 @@ class Explainer:
             for rule, sentence in self._find_broken_rules(presence.shard, node):
                 broken = broken or rule.strength is Strength.REQUIRED
                 wrong.append(sentence)
+        wrong += describe_overload(self._view.loads, node)
         status = topology.status(node)
         lawful = not (broken or outside) and bool(topology.counts_for_rules[node])
         if wrong:
@@ -265,7 +273,17 @@ class Explainer:
             reason = f", but {ids[holder]} holds it already"
             return Absence(shard, ids[node], "given", what + reason)
         by = self._losing_step(shard, slot, node, holder)
-        return Absence(shard, ids[node], by, f"{what}, but {ids[holder]} was chosen by {by}")
+        chosen = f"{ids[holder]} was chosen by {by}{self._describe_choice(by, holder, node)}"
+        return Absence(shard, ids[node], by, f"{what}, but {chosen}")
+
+    def _describe_choice(self, by: str, node: int, other: int = EMPTY) -> str:
+        """Say how far the node is filled, and another one, where load decided."""
+        filled = describe_fill(self._view, node) if by == LEAST_LOADED else ""
+        if not filled:
+            return ""
+        beside = describe_fill(self._view, other) if other != EMPTY else ""
+        rest = f", {self._view.topology.ids[other]} to {beside}" if beside else ""
+        return f" (it is filled to {filled}{rest})"
 
     def _funnel(self, need: ReplicaRequest) -> list[tuple[str, Mask]]:
         """Compute the nodes that each step leaves, as masks."""
@@ -325,8 +343,7 @@ class Explainer:
             case "filters":
                 return why_not_admitted(self._policy.nodes, topology, node) or ""
             case "capacity":
-                capacity, load = int(topology.capacity[node]), int(view.load[node])
-                return f"its capacity of {capacity} is used up, it holds {load}"
+                return describe_lack(view, node)
             case LocatedFirst.name:
                 return "it has no location, and nodes that have one come first"
         rule = next(rule for rule in self._rules if str(rule) == step)
@@ -433,13 +450,20 @@ class Explainer:
         return self._given[shard] if shard < len(self._given) else 0
 
     def _count_before(self, shard: int) -> None:
-        """Add the replicas of the shards before this one to the load."""
+        """Add the replicas of the shards before this one to the load, and bear its own."""
+        self._bear(self._counted)
         while self._counted < min(shard, len(self._shards)):
             given = self._count_given(self._counted)
             for slot, node in enumerate(self._shards[self._counted]):
                 if node != EMPTY and slot >= given:
                     self._view.add(node, leader=slot == 0)
             self._counted += 1
+            self._bear(self._counted)
+
+    def _bear(self, shard: int) -> None:
+        """Set the load of a shard as that of the replicas that are counted and asked about."""
+        if self._amounts is not None:
+            self._view.bear(self._amounts[:, min(shard, self._amounts.shape[1] - 1)])
 
 
 def _other_nodes(nodes: Sequence[int], slot: int) -> list[int]:

@@ -2,16 +2,17 @@
 
 Every advice was tried: hypothetical nodes are added to an overlay of the topology, and the stream
 is placed again by the same code. Tried are the things that people buy: nodes in a known location, a
-whole new domain of some level, and the return of nodes that are away.
+whole new domain of some level, larger disks, and the return of nodes that are away.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from placement.explain.room import advise_room, size_nodes
+from placement.explain.trial import Additions, Advice, Trial, is_whole
 from placement.model import (
     DEPTH_MAX,
-    Liveness,
     Location,
     NodeAttributes,
     Outcome,
@@ -22,36 +23,13 @@ from placement.policy import Policy
 from placement.rules import Rule, Strength
 from placement.state import ClusterState
 from placement.strategies import STRATEGIES
-from placement.streams import Answer, place
+from placement.streams import Answer
 from placement.topology import Scope, Topology
 
 # A person acts on the first few.
 ADVICE_MAX = 4
 # So many nodes are the most that anybody adds for one stream.
 _NODES_MAX = 64
-# Work for one stream's advice: placements tried, fewer the larger fleet and stream are.
-_TRIES_MAX = 200
-_TRIES_MIN = 24
-_WORK_MAX = 4_000_000
-
-Additions = list[tuple[str, NodeAttributes]]
-
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """Holds a change of the fleet, or of the request, after which the stream can be placed.
-
-    - `nodes`: how many nodes are added or come back; 0 where the request is changed.
-    - `level`, `domains`: where new domains are added, their level and number.
-    - `location`: where the nodes stand, if that is one place.
-    """
-
-    message: str
-    nodes: int
-    outcome: Outcome
-    level: str | None = None
-    domains: int = 0
-    location: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,55 +46,6 @@ class _Shape:
     location: str | None = None
 
 
-class _Trial:
-    """Places the stream again in overlays of the fleet, as often as the work of a trial allows.
-
-    Each trial returns None once `left` is used up.
-    """
-
-    def __init__(
-        self,
-        state: ClusterState,
-        spec: StreamSpec,
-        policy: Policy,
-        given: tuple[tuple[str, ...], ...] | None,
-    ) -> None:
-        self._state, self._spec, self._policy, self._given = state, spec, policy, given
-        work = max(len(state.topology.index) * spec.shards * spec.replication_factor, 1)
-        self.left = min(max(_WORK_MAX // work, _TRIES_MIN), _TRIES_MAX)
-
-    def try_adding(self, nodes: Additions) -> Answer | None:
-        """Place the stream with these nodes added, up."""
-        if self.left <= 0:
-            return None
-        self.left -= 1
-        fleet = self._state.topology.overlay()
-        for name, attributes in nodes:
-            fleet.upsert(name, attributes, Liveness.UP)
-        return self._place(fleet)
-
-    def try_returning(self, nodes: Sequence[int]) -> Answer | None:
-        """Place the stream with these known nodes up."""
-        if self.left <= 0:
-            return None
-        self.left -= 1
-        fleet = self._state.topology.overlay()
-        for node in nodes:
-            fleet.upsert(fleet.ids[node], fleet.attributes[node], Liveness.UP)
-        return self._place(fleet)
-
-    def try_request(self, spec: StreamSpec) -> Answer | None:
-        """Place the stream by another spec in the fleet as it is."""
-        if self.left <= 0:
-            return None
-        self.left -= 1
-        return place(self._state, spec, self._policy, self._given)
-
-    def _place(self, fleet: Topology) -> Answer:
-        state = self._state.with_topology(fleet)
-        return place(state, self._spec, self._policy, self._given)
-
-
 def advise(
     state: ClusterState,
     spec: StreamSpec,
@@ -128,12 +57,12 @@ def advise(
     At most ADVICE_MAX changes of the fleet, then what a smaller request would need; empty if
     nothing that was tried helps. The state is unchanged afterwards.
     """
-    trial = _Trial(state, spec, policy, given)
-    refused = place(state, spec, policy, given).reasons
+    trial = Trial(state, spec, policy, given)
+    refused = trial.try_nothing().reasons
     first = refused[0] if refused else None
     short = (first.need or 1) - (first.have or 0) if first else 1
     less = [*_advise_asking_less(trial, spec)]
-    found = [*_advise_returning(trial, state.topology)]
+    found = [*_advise_returning(trial, state.topology), *advise_room(trial, state, spec, policy)]
     for shape in _shapes(state.topology, policy, bool(first and first.level)):
         size = _find_least_size(trial, shape, max(short, 1))
         if size is not None:
@@ -142,6 +71,7 @@ def advise(
             domains = number if shape.level else 0
             tagged = ", ".join(f"{key}={value}" for key, value in _needed_tags(policy))
             message = shape.describe(number, len(nodes)) + (f", tagged {tagged}" if tagged else "")
+            message += size_nodes(trial, state, spec, nodes, answer)
             found.append(
                 Advice(message, len(nodes), answer.outcome, shape.level, domains, shape.location)
             )
@@ -149,12 +79,7 @@ def advise(
     return [*found[:ADVICE_MAX], *less]
 
 
-def _is_whole(answer: Answer | None) -> bool:
-    """Return whether the answer places all replicas."""
-    return answer is not None and answer.outcome in (Outcome.PLACED, Outcome.DEGRADED)
-
-
-def _find_least_size(trial: _Trial, shape: _Shape, short: int) -> tuple[int, Answer] | None:
+def _find_least_size(trial: Trial, shape: _Shape, short: int) -> tuple[int, Answer] | None:
     """Find the least size of the shape that lets the stream be placed; None if none was found.
 
     Begins with the size that adds as many nodes as the reason says are short, doubles it until the
@@ -169,7 +94,7 @@ def _find_least_size(trial: _Trial, shape: _Shape, short: int) -> tuple[int, Ans
         answer = trial.try_adding(nodes)
         if answer is None:
             return None
-        if _is_whole(answer):
+        if is_whole(answer):
             best = high, answer
         else:
             low, high = high, high * 2
@@ -178,7 +103,7 @@ def _find_least_size(trial: _Trial, shape: _Shape, short: int) -> tuple[int, Ans
         answer = trial.try_adding(shape.nodes(middle))
         if answer is None:
             return best
-        if _is_whole(answer):
+        if is_whole(answer):
             high, best = middle, (middle, answer)
         else:
             low = middle
@@ -186,31 +111,31 @@ def _find_least_size(trial: _Trial, shape: _Shape, short: int) -> tuple[int, Ans
     return best
 
 
-def _advise_returning(trial: _Trial, topology: Topology) -> Iterator[Advice]:
+def _advise_returning(trial: Trial, topology: Topology) -> Iterator[Advice]:
     """Advise the return of one node that is away, or else of all of them."""
     rank = topology.order()
     away = [node for node in topology.index.values() if not topology.eligible[node]]
     away.sort(key=lambda node: int(rank[node]))
     for node in away[:8]:
         answer = trial.try_returning([node])
-        if answer is not None and _is_whole(answer):
+        if answer is not None and is_whole(answer):
             name = topology.ids[node]
             message = f"bring node {name} ({topology.status(node)}) back into service"
             yield Advice(message, 1, answer.outcome, location=str(topology.locations[node]) or None)
             return
     if len(away) > 1:
         answer = trial.try_returning(away)
-        if answer is not None and _is_whole(answer):
+        if answer is not None and is_whole(answer):
             names = ", ".join(topology.ids[node] for node in away[:8])
             message = f"bring the {len(away)} nodes that are away ({names}) back into service"
             yield Advice(message, len(away), answer.outcome)
 
 
-def _advise_asking_less(trial: _Trial, spec: StreamSpec) -> Iterator[Advice]:
+def _advise_asking_less(trial: Trial, spec: StreamSpec) -> Iterator[Advice]:
     """Advise the highest replication factor that fits, else the most shards."""
     for factor in range(spec.replication_factor - 1, 0, -1):
         answer = trial.try_request(replace(spec, replication_factor=factor))
-        if answer is not None and _is_whole(answer):
+        if answer is not None and is_whole(answer):
             message = f"or ask for less: replication_factor {factor} fits the nodes there are"
             yield Advice(message, 0, answer.outcome)
             return
@@ -218,7 +143,7 @@ def _advise_asking_less(trial: _Trial, spec: StreamSpec) -> Iterator[Advice]:
     while high - low > 1:
         middle = (low + high) // 2
         answer = trial.try_request(replace(spec, shards=middle))
-        low, high = (middle, high) if _is_whole(answer) else (low, middle)
+        low, high = (middle, high) if is_whole(answer) else (low, middle)
     if low:
         fits = "one shard fits" if low == 1 else f"{low} shards fit"
         yield Advice(f"or ask for less: {fits} the nodes there are", 0, Outcome.PLACED)

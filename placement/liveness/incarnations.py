@@ -290,7 +290,16 @@ class Incarnations:
 
 def _life_to_json(life: PendingLife) -> list[Any]:
     a = life.attributes
-    known_life = [a.location, a.tags, a.host, a.weight, a.capacity, a.leader, a.tokens]
+    known_life = [
+        a.location,
+        a.tags,
+        a.host,
+        a.weight,
+        a.capacity,
+        a.leader,
+        a.tokens,
+        a.capacities,
+    ]
     who = [life.incarnation, life.sequence, life.body_hash, life.since, life.grace_ms]
     return [*who, known_life, life.external]
 
@@ -298,7 +307,8 @@ def _life_to_json(life: PendingLife) -> list[Any]:
 def _life_from_json(to_json: Sequence[Any]) -> PendingLife:
     incarnation, sequence, body_hash, since, grace_ms, known_life, external = to_json
     who = (incarnation, sequence, body_hash, since, grace_ms)
-    location, tags, host, weight, capacity, leader, tokens = known_life
+    location, tags, host, weight, capacity, leader, tokens, capacities = known_life
     pairs = tuple((key, value) for key, value in tags)
-    rest = (host, weight, capacity, leader, None if tokens is None else tuple(tokens))
+    amounts = None if capacities is None else tuple((name, of) for name, of in capacities)
+    rest = (host, weight, capacity, leader, None if tokens is None else tuple(tokens), amounts)
     return PendingLife(*who, NodeAttributes(location, pairs, *rest), external)

@@ -115,7 +115,7 @@ class NodeStates:
             status = Status.DEAD
         changes: dict[str, Any] = {
             "statement": statement,
-            "flaps": self.set_status(node, status, statement.at) if known else None,
+            "flaps": self.set_status(node, status, statement.at, not same) if known else None,
             "reporting": self.reporting(node),
             "lives": self.lives.of(node) if known and not same else None,
         }
@@ -165,15 +165,23 @@ class NodeStates:
         found[list(self.reports)] = True
         return found
 
-    def set_status(self, node: int, status: Status, at: int) -> FlapHistory | None:
-        """Set a node's status; returns its flaps if that makes a transition."""
-        if self.status(node) == status:
+    def set_status(
+        self, node: int, status: Status, at: int, anew: bool = False
+    ) -> FlapHistory | None:
+        """Set a node's status; returns its flaps if that makes a transition.
+
+        `anew`: by another life of its process. If the node was not dead yet, that is a restart.
+        """
+        before = self.status(node)
+        if before == status:
             return None
         self.nodes.status[node] = status
         self.crowded = False
-        flaps = self.flaps.get(node, FlapHistory()).with_transition(
-            at, LIVENESS[status], self.timers.flaps
-        )
+        flaps, rule = self.flaps.get(node, FlapHistory()), self.timers.flaps
+        if anew and status == Status.UP and before != Status.DEAD:
+            flaps = flaps.with_restart(at, rule)
+        else:
+            flaps = flaps.with_transition(at, LIVENESS[status], rule)
         self.flaps[node] = flaps
         return flaps
 

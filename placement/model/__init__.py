@@ -6,28 +6,41 @@ those of the wire.
 """
 
 from placement.model.alerts import SEVERITIES, Alert, AlertKind, Answer, AnswerOutcome, Severity
-from placement.model.configuration import UNLIMITED, Configuration, Limits, Quotas, Rebalance
+from placement.model.configuration import (
+    COPIED_RESOURCE,
+    UNLIMITED,
+    Configuration,
+    Limits,
+    Quotas,
+    Rebalance,
+    Resource,
+)
 from placement.model.events import (
     AckKind,
     Action,
     Event,
     LinksMeasured,
+    LoadsReported,
     LocationResolved,
     MoveAcked,
     NodeChanged,
     OperatorAsked,
     ReplicaLost,
+    ReplicasObserved,
+    ReportedLoad,
     StreamAltered,
     StreamCreated,
     StreamDropped,
     StreamRequested,
+    SuspectedLoad,
 )
 from placement.model.flaps import FlapHistory, FlapPolicy
 from placement.model.location import DEPTH_MAX, UNLOCATED, Location, natural_key, parse_location
-from placement.model.node import Lives, NodeAttributes, PendingLife, RefusedLife
+from placement.model.node import Amounts, Lives, NodeAttributes, PendingLife, RefusedLife
 from placement.model.reasons import SEEN_MAX, THROTTLED, Band, Code, Reason
 from placement.model.records import (
     AdministrativeState,
+    Adoption,
     Assignment,
     AssignmentColumns,
     Cause,
@@ -47,6 +60,7 @@ from placement.model.records import (
     Refused,
     RepairMode,
     Reporting,
+    ShardLoad,
     StreamSpec,
     Transition,
     Violation,
@@ -55,6 +69,7 @@ from placement.model.records import (
 )
 
 __all__ = [
+    "COPIED_RESOURCE",
     "DEPTH_MAX",
     "SEEN_MAX",
     "SEVERITIES",
@@ -64,8 +79,10 @@ __all__ = [
     "AckKind",
     "Action",
     "AdministrativeState",
+    "Adoption",
     "Alert",
     "AlertKind",
+    "Amounts",
     "Answer",
     "AnswerOutcome",
     "Assignment",
@@ -84,6 +101,7 @@ __all__ = [
     "LinksMeasured",
     "Liveness",
     "Lives",
+    "LoadsReported",
     "Location",
     "LocationResolved",
     "Memory",
@@ -107,13 +125,18 @@ __all__ = [
     "RefusedLife",
     "RepairMode",
     "ReplicaLost",
+    "ReplicasObserved",
+    "ReportedLoad",
     "Reporting",
+    "Resource",
     "Severity",
+    "ShardLoad",
     "StreamAltered",
     "StreamCreated",
     "StreamDropped",
     "StreamRequested",
     "StreamSpec",
+    "SuspectedLoad",
     "Transition",
     "Violation",
     "ViolationClass",

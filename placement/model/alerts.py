@@ -34,6 +34,8 @@ class AlertKind(StrEnum):
     RELOCATION_PENDING = "RELOCATION_PENDING"
     LOCATION_REFUSED = "LOCATION_REFUSED"
     CLAIM_DIFFERS = "CLAIM_DIFFERS"
+    LOAD_SUSPECTED = "LOAD_SUSPECTED"
+    OVER_CAPACITY = "OVER_CAPACITY"
 
 
 # Critical is what leaves shards without repair until a person acts or nodes come back; a warning is
@@ -49,6 +51,8 @@ SEVERITIES: Mapping[AlertKind, Severity] = {
     AlertKind.RELOCATION_PENDING: Severity.WARNING,
     AlertKind.LOCATION_REFUSED: Severity.WARNING,
     AlertKind.CLAIM_DIFFERS: Severity.WARNING,
+    AlertKind.LOAD_SUSPECTED: Severity.WARNING,
+    AlertKind.OVER_CAPACITY: Severity.WARNING,
 }
 
 # An alert with one of these reports the end of what another one reported.

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from placement.model.flaps import FlapHistory
-from placement.model.node import Lives, NodeAttributes, Tokens
+from placement.model.node import Amounts, Lives, NodeAttributes, Tokens
 from placement.model.records import AdministrativeState, Guard, Liveness, Reporting
 
 
@@ -40,7 +40,9 @@ class NodeChanged:
 class StreamRequested:
     """Request of a stream, in full.
 
-    `policy` is the structured form, as given.
+    `policy` is the structured form, as given. `uid` tells apart streams that have one name after
+    each other. `adopt`: an `Adoption`, of a creation that brings no lists. `expected_load`: of each
+    shard, until it is reported.
     """
 
     at: int
@@ -57,6 +59,9 @@ class StreamRequested:
     dimension: str | None = None
     ranges: tuple[str, ...] | None = None
     repair: str | None = None
+    uid: str | None = None
+    adopt: str | None = None
+    expected_load: Amounts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,7 @@ class StreamDropped:
     stream: str
     sequence: int
     body_hash: str = ""
+    uid: str | None = None
 
 
 class AckKind(StrEnum):
@@ -105,6 +111,7 @@ class MoveAcked:
     reason: str | None = None
     bytes_done: int | None = None
     bytes_total: int | None = None
+    uid: str | None = None
 
 
 class Action(StrEnum):
@@ -121,6 +128,7 @@ class Action(StrEnum):
     REBALANCE = "rebalance"
     FORGET = "forget"
     RELEASE = "release"
+    CONFIRM_LOAD = "confirm_load"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +174,58 @@ class ReplicaLost:
     shard: int
     node_id: str
     reason: str | None = None
+    uid: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasObserved:
+    """An executor's word on the replicas that a shard has now, the one that is to lead first.
+
+    `epoch` is that of the last assignment which the executor has carried out. `in_sync` are the
+    nodes with a complete replica; None: all of them. `following`: the lists of the shards after
+    this one, of a stream that waits for them.
+    """
+
+    at: int
+    stream: str
+    shard: int
+    epoch: int
+    replicas: tuple[str, ...]
+    leader: str | None = None
+    in_sync: tuple[str, ...] | None = None
+    uid: str | None = None
+    following: tuple[tuple[str, ...], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedLoad:
+    """A node's word on one of its shards: smoothed, and outside the band around its last word."""
+
+    stream: str
+    shard: int
+    amounts: Amounts
+    uid: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SuspectedLoad:
+    """A report that is held back, because it is many times `before`."""
+
+    stream: str
+    shard: int
+    resource: str
+    amount: int
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadsReported:
+    """A node's loads have changed by more than the filter of reports lets pass."""
+
+    at: int
+    node_id: str
+    loads: tuple[ReportedLoad, ...]
+    suspected: tuple[SuspectedLoad, ...] = ()
 
 
 Event = (
@@ -175,7 +235,9 @@ Event = (
     | StreamDropped
     | MoveAcked
     | ReplicaLost
+    | ReplicasObserved
     | OperatorAsked
     | LocationResolved
     | LinksMeasured
+    | LoadsReported
 )

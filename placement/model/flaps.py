@@ -46,6 +46,16 @@ class FlapHistory:
             return FlapHistory(kept, self.hold)
         return FlapHistory(kept, HoldDown(at, at + self._length(at, rule)))
 
+    def with_restart(self, at: int, rule: FlapPolicy) -> "FlapHistory":
+        """Count the end of a process and the start of its next life as one change.
+
+        A rolling upgrade restarts a node a few times; a process that crashes again and again still
+        flaps.
+        """
+        ended = bool(self.transitions) and self.transitions[-1].liveness is not Liveness.UP
+        before = replace(self, transitions=self.transitions[:-1]) if ended else self
+        return before.with_transition(at, Liveness.UP, rule)
+
     def with_release(self) -> "FlapHistory":
         """End the hold-down."""
         assert self.hold is not None

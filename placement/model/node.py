@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from placement.model.reasons import Reason
 
+# Amounts by the name of the resource, in the order of the names.
+Amounts = tuple[tuple[str, int], ...]
+
 # Places on a ring: all integers, in numeric order, or all strings, in code-point order.
 Tokens = tuple[int, ...] | tuple[str, ...]
 
@@ -18,7 +21,7 @@ class NodeAttributes:
     """Attributes of a node, as it reports them.
 
     `capacity` counts replicas, `weight` is a share of load, `tokens` are its explicit places on the
-    rings of `ring` and `network_topology`.
+    rings of `ring` and `network_topology`, `capacities` are what it has of resources.
     """
 
     location: str = ""
@@ -28,6 +31,7 @@ class NodeAttributes:
     capacity: int | None = None
     leader: bool = True
     tokens: Tokens | None = None
+    capacities: Amounts | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from placement.model.alerts import Alert, Answer
-from placement.model.node import Lives, NodeAttributes, Tokens
+from placement.model.node import Amounts, Lives, NodeAttributes, Tokens
 from placement.model.reasons import Reason
 
 
@@ -90,6 +90,12 @@ class RepairMode(StrEnum):
     DEAD_ONLY = "dead_only"
 
 
+class Adoption(StrEnum):
+    """How a stream that has replicas brings their lists, where its creation does not hold them."""
+
+    OBSERVED = "observed"
+
+
 class MoveState(StrEnum):
     """Life of a move; everything after `accepted` is final."""
 
@@ -134,7 +140,9 @@ class StreamSpec:
 
     `shard_tokens`: where each shard starts on a ring; `dimension`: the scope in which the stream's
     load is counted; `ranges`: a label per shard, whose load range-aware strategies keep even;
-    `repair`: a `RepairMode`, all where it is not set.
+    `repair`: a `RepairMode`, all where it is not set; `uid`: tells apart streams that have one name
+    after each other, as their creation gave it; `adopt`: an `Adoption`, as their creation gave it;
+    `expected_load`: of each shard, until it is reported.
     """
 
     stream: str
@@ -147,6 +155,9 @@ class StreamSpec:
     dimension: str | None = None
     ranges: tuple[str, ...] | None = None
     repair: str | None = None
+    uid: str | None = None
+    adopt: str | None = None
+    expected_load: Amounts | None = None
 
     def token(self, shard: int) -> int | str | None:
         """Return the shard's explicit place on a ring, if it has one."""
@@ -178,7 +189,7 @@ class Assignment(NamedTuple):
     """The nodes of one shard's replicas, leader first; key: stream/shard.
 
     `roles` says what each of them is for, where the policy keeps copies aside: `replica`, or the
-    name of the role.
+    name of the role. `uid` is that of the stream.
     """
 
     stream: str
@@ -190,6 +201,7 @@ class Assignment(NamedTuple):
     move_id: str | None
     decided_at: int
     roles: tuple[str, ...] | None = None
+    uid: str | None = None
 
 
 class Move(NamedTuple):
@@ -197,6 +209,8 @@ class Move(NamedTuple):
     is only removed, `remove` where one is only added. `rate_bytes_per_second` bounds the copy and
     ends with it. `reminded`: how often the executor was reminded that the move was called off.
     `renewed_at`: when progress extended the deadline last, with the bytes that were copied by then.
+    `leader`: the replica that is to lead, of a move of that kind, which adds and removes none.
+    `bytes`: what the copy is expected to transfer, where that is known.
     """
 
     move_id: str
@@ -220,6 +234,19 @@ class Move(NamedTuple):
     renewed_at: int | None = None
     bytes_done: int | None = None
     bytes_total: int | None = None
+    uid: str | None = None
+    leader: str | None = None
+    bytes: int | None = None
+
+
+class ShardLoad(NamedTuple):
+    """The load of a shard, as it is known from the word of `node_id`; key: stream/shard."""
+
+    stream: str
+    shard: int
+    amounts: Amounts
+    node_id: str
+    at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,6 +405,7 @@ class Ready:
     topology: dict[str, NodeView | None] = field(default_factory=dict)
     violations: dict[tuple[str, int], tuple[Violation, ...]] = field(default_factory=dict)
     memory: dict[tuple[str, str], Memory | None] = field(default_factory=dict)
+    loads: dict[tuple[str, int], ShardLoad | None] = field(default_factory=dict)
     alerts: list[Alert] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
@@ -389,7 +417,7 @@ class Ready:
         records = (self.decisions, self.assignments, self.moves, self.topology, self.violations)
         gone = self.dropped or self.forgotten
         told = self.alerts or self.answers
-        return not (any(records) or self.memory or told or gone)
+        return not (any(records) or self.memory or self.loads or told or gone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,4 +442,5 @@ class Published:
     moves: Iterable[Move] = ()
     violations: Iterable[tuple[Violation, ...]] = ()
     memory: Iterable[Memory] = ()
+    loads: Iterable[ShardLoad] = ()
     settled: Iterable[AssignmentColumns] = ()

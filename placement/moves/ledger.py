@@ -21,7 +21,8 @@ from placement.model import Move, MoveKind, MoveState, Reason
 class OpenMove:
     """Holds a move under way.
 
-    Shard, nodes and copy source are indexes (EMPTY: none).
+    Shard, nodes and copy source are indexes (EMPTY: none). `leader`: the node that is to lead, of a
+    move that adds and removes nothing.
     """
 
     move: Move
@@ -29,10 +30,16 @@ class OpenMove:
     removed: int
     added: int
     source: int
+    leader: int = EMPTY
+
+    @property
+    def is_hand_over(self) -> bool:
+        """True if the shard's order changes with it, and none of its replicas."""
+        return self.move.kind is MoveKind.LEADER
 
     def put_source_back(self, nodes: list[int] | NDArray[np.int64]) -> None:
         """Replace the target by the source among a shard's planned nodes, in place."""
-        if self.move.kind is not MoveKind.LEADER:
+        if not self.is_hand_over:
             nodes[self.move.slot] = self.removed
 
 
@@ -60,7 +67,7 @@ class Ledger:
         self.known[opened.move.move_id] = opened.move
         self.by_shard[opened.shard] = opened
         self.count(opened.removed, opened.added, opened.source, 1)
-        for node in (opened.added, opened.removed):
+        for node in (opened.added, opened.removed, opened.leader):
             self._by_node[node].add(opened.shard)
         heappush(self._deadlines, (opened.move.deadline, opened.move.move_id, opened.shard))
 
@@ -84,7 +91,7 @@ class Ledger:
         """End the shard's open move in a final state."""
         opened = self.by_shard.pop(shard)
         self.count(opened.removed, opened.added, opened.source, -1)
-        for node in (opened.added, opened.removed):
+        for node in (opened.added, opened.removed, opened.leader):
             self._by_node[node].discard(shard)
         reason = opened.move.reason if reason is None else reason
         opened.move = opened.move._replace(state=state, ended_at=at, reason=reason)
@@ -120,7 +127,7 @@ class Ledger:
         return any(count[node] for count in counts) or bool(self._by_node.get(node))
 
     def moves_of_node(self, node: int) -> list[OpenMove]:
-        """List the open moves that add to or remove from the node, by the names of their shards."""
+        """List the open moves that add to, remove from or hand over to the node, by shard names."""
         shards = self._by_node.get(node, ())
         return _sort_by_shard(self.by_shard[shard] for shard in shards)
 

@@ -18,6 +18,9 @@ HOLD_NODES = 10
 HOLD_SHARE = 0.4
 # A domain of fewer nodes is not told apart from a few nodes that fail.
 HOLD_DOMAIN_NODES = 3
+# Where an operator names the levels, two nodes of a domain that go together are enough, as in a
+# small Kafka cluster with two brokers to an availability zone; one alone is a node that fails.
+HOLD_NAMED_DOMAIN_NODES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +49,26 @@ def find_hold(topology: Topology) -> HoldTrigger | None:
 
 
 def lost_domains(
-    topology: Topology, there: NDArray[np.bool_], gone: NDArray[np.bool_], word: str
+    topology: Topology,
+    there: NDArray[np.bool_],
+    gone: NDArray[np.bool_],
+    word: str,
+    levels: tuple[str, ...] | None = None,
 ) -> Iterator[HoldTrigger]:
     """List the domains of which every node that was `there` is `gone` (masks by node).
 
-    Top level first and by name; `word` says how nodes go.
+    Top level first and by name; `word` says how nodes go. `levels`: only domains of these levels,
+    None for every level that has another beneath.
     """
     if not gone.any():
         return
-    for scope in topology.tiers()[:-1]:
-        for name, count in _find_lost_domains(topology, scope, there, gone):
+    tiers, fewest = topology.tiers()[:-1], HOLD_DOMAIN_NODES
+    if levels is not None:
+        fewest = HOLD_NAMED_DOMAIN_NODES
+        depths = enumerate(topology.levels, start=1)
+        tiers = tuple(Scope(depth=depth, name=name) for depth, name in depths if name in levels)
+    for scope in tiers:
+        for name, count in _find_lost_domains(topology, scope, there, gone, fewest):
             yield HoldTrigger(name, f"all {count} nodes of {name} are {word}", count)
 
 
@@ -69,15 +82,22 @@ def lost_share(there: NDArray[np.bool_], gone: NDArray[np.bool_], word: str) -> 
 
 
 def _find_lost_domains(
-    topology: Topology, scope: Scope, there: NDArray[np.bool_], gone: NDArray[np.bool_]
+    topology: Topology,
+    scope: Scope,
+    there: NDArray[np.bool_],
+    gone: NDArray[np.bool_],
+    fewest: int,
 ) -> list[tuple[str, int]]:
-    """Find the domains of a level of which every node is gone, by name, with their sizes."""
+    """Find the domains of at least `fewest` nodes of which every node is gone.
+
+    They are of one level, by name, with their sizes.
+    """
     domains = topology.domain_of(scope)
     found = []
     for domain in np.unique(domains[there & gone]).tolist():
         inside = there & (domains == domain)
         if not topology.domains[domain].components:
             continue  # nodes without a location have nothing in common
-        if inside.sum() >= HOLD_DOMAIN_NODES and gone[inside].all():
+        if inside.sum() >= fewest and gone[inside].all():
             found.append((topology.domain_name(scope, domain), int(inside.sum())))
     return sorted(found, key=lambda each: natural_key(each[0]))

@@ -4,6 +4,7 @@ Hashes what a plan rests on, so that consent can be checked against it. Imports 
 `rebalance` and the parts below them.
 """
 
+from placement.planning.balance import first_wave
 from placement.planning.impact import (
     Impact,
     ShardState,
@@ -40,6 +41,7 @@ __all__ = [
     "Waves",
     "compute_impact",
     "find_differences",
+    "first_wave",
     "identity_body",
     "impact_hash",
     "plan",

@@ -185,6 +185,8 @@ def _node(topology: Topology, name: str, load: Sequence[int]) -> Fields:
     }
     if own.capacity is not None:
         found |= {"capacity": own.capacity, "replicas": int(load[node]) if len(load) else 0}
+    if own.capacities is not None:
+        found["capacities"] = dict(own.capacities)
     if own.tokens is not None:
         found["tokens"] = list(own.tokens)
     return found

@@ -28,13 +28,16 @@ from placement.model import (
     MoveState,
     Outcome,
     Reason,
+    Resource,
+    ShardLoad,
     StreamSpec,
     Violation,
 )
 from placement.moves import OpenMove
+from placement.planning.balance import plan_balance
 from placement.policy import Policy
-from placement.rebalance import RebalancePlan, Skew, plan_rebalance
-from placement.repair import RepairPlanner
+from placement.rebalance import RebalancePlan, Skew
+from placement.repair import RepairPlanner, copy_source
 from placement.state import ClusterState
 from placement.topology import Scope, Topology
 from placement.wording import format_count
@@ -84,13 +87,15 @@ class StreamSnapshot:
     """Holds a stream with its replicas and open moves.
 
     `shards`: node indexes by shard, leader first; an EMPTY slot is filled before others. `moves`:
-    the moves under way, by shard number.
+    the moves under way, by shard number. `loads`: what is known of its shards.
     """
 
     spec: StreamSpec
     policy: Policy
     shards: Sequence[Sequence[int]]
     moves: Mapping[int, InFlight] = field(default_factory=dict)
+    unobserved: frozenset[int] = frozenset()
+    loads: Sequence[ShardLoad] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,8 @@ class PlannedMove:
     """Holds one move of a plan; nodes by id.
 
     `leader`: the node that leads after the move where that changes, because the leader is dead, may
-    not lead, or leads more than its share; None where it does not change.
+    not lead, or leads more than its share; None where it does not change. `bytes`: what the copy
+    transfers, from the node `source`; None where bytes are not counted or nothing is copied.
     """
 
     stream: str
@@ -109,6 +115,8 @@ class PlannedMove:
     leader: str | None
     cause: Cause
     reason: Reason
+    bytes: int | None = None
+    source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +130,8 @@ class Plan:
     - `crossing`: copies whose nearest source stands in another top-level domain than the target.
     - `limited`: rebalancing found moves that the bounds of this plan leave to the next.
     - `before`, `after`: how uneven the loads are, for rebalancing.
+    - `bytes_lower_bound`: the fewest bytes by which rebalancing could do as much, where it counts
+      them.
     """
 
     moves: tuple[PlannedMove, ...]
@@ -134,6 +144,7 @@ class Plan:
     warnings: tuple[Reason, ...] = ()
     before: tuple[Skew, ...] = ()
     after: tuple[Skew, ...] = ()
+    bytes_lower_bound: int | None = None
 
 
 def plan(
@@ -142,23 +153,25 @@ def plan(
     phase: PlanPhase = PlanPhase.ALL,
     max_moves: int | None = None,
     max_moves_per_node: int | None = None,
+    resources: Sequence[Resource] = (),
 ) -> Plan:
     """Plan one phase; the topology stays unchanged.
 
     `streams`: their nodes are indexes of `topology`. `max_moves`: of the whole plan.
-    `max_moves_per_node`: moves that touch one node. None stands for no limit.
+    `max_moves_per_node`: moves that touch one node. None stands for no limit. `resources`: what is
+    counted beside replicas.
     """
     most = UNLIMITED if max_moves is None else max_moves
     limits = replace(WITHOUT_LIMITS, max_per_batch=most, max_touching_per_node=max_moves_per_node)
     if phase is PlanPhase.REBALANCE:
         limits = WITHOUT_LIMITS
-    draft = _Draft(topology, streams, limits)
+    draft = _Draft(topology, streams, limits, resources)
     draft.repair()
     if phase is PlanPhase.REBALANCE and draft.moves:
         count = len(draft.moves)
         repairs = format_count(count, "repair")
         message = f"{repairs} must be made first: plan and carry out the phase 'repair'"
-        untouched = _Draft(topology, streams, limits)
+        untouched = _Draft(topology, streams, limits, resources)
         return untouched.plan((Reason(Code.REPAIR_FIRST, message, 0, count),))
     repaired = draft.plan()
     if phase is PlanPhase.REPAIR or (
@@ -172,9 +185,14 @@ class _Draft:
     """Holds the streams in a state of its own, on which moves are planned."""
 
     def __init__(
-        self, topology: Topology, streams: Sequence[StreamSnapshot], limits: Limits
+        self,
+        topology: Topology,
+        streams: Sequence[StreamSnapshot],
+        limits: Limits,
+        resources: Sequence[Resource],
     ) -> None:
-        self._state = ClusterState(Configuration(levels=topology.levels, limits=limits), topology)
+        counted = Configuration(levels=topology.levels, limits=limits, resources=tuple(resources))
+        self._state = ClusterState(counted, topology)
         self._state.begin(0)
         self._repair = RepairPlanner(self._state)
         # The first node of each shard's list as it was given.
@@ -183,6 +201,7 @@ class _Draft:
         self._marks: list[tuple[int, str]] = []
         for stream in streams:
             self._enter(stream)
+        self._state.loads.learn([load for stream in streams for load in stream.loads])
         self._moving = frozenset(self._state.ledger.by_shard)
         self.moves: list[PlannedMove] = []
         self._crossing = 0
@@ -194,6 +213,7 @@ class _Draft:
         decision = Decision(spec.stream, 0, 1, Outcome.PLACED, spec, "", "", 0, 0, (), (), 0)
         stream = state.upsert_stream(decision, given.policy)
         shards = np.asarray(state.allocate_slots(stream, given.shards), np.int64)
+        state.await_replicas(shards[[*given.unobserved]].tolist() if given.unobserved else ())
         rows, _ = stack_lists(given.shards)
         first = rows[:, 0] if rows.shape[1] else np.full(len(rows), EMPTY)
         self._first = np.concatenate([self._first, first])
@@ -322,7 +342,9 @@ class _Draft:
         if before in (now, EMPTY) or leader == move.add:
             leader = None
         cause = Cause(move.cause)
-        return PlannedMove(move.stream, move.shard, kind, remove, move.add, leader, cause, reason)
+        copied = (None, None) if move.bytes is None else (move.bytes, move.source)
+        ends = (remove, move.add, leader)
+        return PlannedMove(move.stream, move.shard, kind, *ends, cause, reason, *copied)
 
     def _shards_changing_leader(self, moved: set[int]) -> list[int]:
         """List the shards of which only the leader changes."""
@@ -354,15 +376,8 @@ class _Draft:
     def rebalance(self, max_moves: int | None, max_moves_per_node: int | None) -> Plan:
         """Carry out a rebalance on the draft and return its plan."""
         state = self._state
-        view = state.view()
-        found = plan_rebalance(
-            view,
-            moving=self._moving,
-            max_moves=max_moves,
-            max_moves_per_node=max_moves_per_node,
-            one_per_shard=True,
-            leads_along=True,
-        )
+        balance = plan_balance(state.view(), self._moving, max_moves, max_moves_per_node)
+        found = balance.plan
         ids = state.topology.ids
         copied: dict[int, int] = {}  # the move of each shard that moves a replica
         led: dict[int, tuple[int, Reason]] = {}  # who led each shard that gets another leader
@@ -371,11 +386,15 @@ class _Draft:
                 led.setdefault(step.shard, (state.table.nodes(step.shard)[0], step.reason))
                 state.table.swap(step.shard, 0, step.slot)
                 continue
-            self._count_crossing(state.table.nodes(step.shard), ids[step.add])
+            nodes = state.table.nodes(step.shard)
+            self._count_crossing(nodes, ids[step.add])
+            size = state.bytes_of(step.shard)
+            source = EMPTY if size is None else copy_source(state, step.shard, nodes, step.add)
+            copy = (size, None if source == EMPTY else ids[source])
             state.table.set(step.shard, step.slot, step.add)
             copied[step.shard] = len(self.moves)
             key, ends = state.streams.key(step.shard), (ids[step.remove], ids[step.add], None)
-            moved = PlannedMove(*key, step.kind, *ends, Cause.BALANCE, step.reason)
+            moved = PlannedMove(*key, step.kind, *ends, Cause.BALANCE, step.reason, *copy)
             self.moves.append(moved)
         for shard, (before, reason) in led.items():
             leader = state.table.nodes(shard)[0]
@@ -386,7 +405,7 @@ class _Draft:
                 key, new = state.streams.key(shard), ids[leader]
                 handed = PlannedMove(*key, MoveKind.LEADER, None, None, new, Cause.BALANCE, reason)
                 self.moves.append(handed)
-        return self.plan((), found)
+        return replace(self.plan((), found), bytes_lower_bound=balance.bytes_lower_bound)
 
     def plan(self, warnings: tuple[Reason, ...] = (), balance: RebalancePlan | None = None) -> Plan:
         """Make the plan of what was done to the draft."""

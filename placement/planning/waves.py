@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from placement.assignments import EMPTY
 from placement.hashing import stable_id
-from placement.model import Cause, Code, MoveKind, Reason
+from placement.model import Cause, Code, MoveKind, Reason, Resource
 from placement.planning.plan import Plan, PlannedMove, PlanPhase, StreamSnapshot, plan
 from placement.topology import Topology
 
@@ -48,6 +48,7 @@ class Waves:
             warnings=(*self.last.warnings, *([self.stopped] if self.stopped else [])),
             before=balanced[0].before if balanced else (),
             after=balanced[-1].after if balanced else (),
+            bytes_lower_bound=_first_known([each.bytes_lower_bound for each in every]),
         )
 
 
@@ -57,6 +58,7 @@ def plan_waves(
     phase: PlanPhase = PlanPhase.ALL,
     max_moves: int | None = None,
     max_moves_per_node: int | None = None,
+    resources: Sequence[Resource] = (),
 ) -> Waves:
     """Plan wave by wave, each under the limits; the topology stays unchanged.
 
@@ -66,7 +68,7 @@ def plan_waves(
     standing, seen = [*streams], {_arrangement_id(streams, topology)}
     stopped: Reason | None = None
     while True:
-        found = plan(topology, standing, phase, max_moves, max_moves_per_node)
+        found = plan(topology, standing, phase, max_moves, max_moves_per_node, resources)
         if not found.moves:
             stopped = _why_stopped(found)
             break
@@ -90,6 +92,11 @@ def plan_waves(
         )
     bound = plans[0].lower_bound if len(plans) == 1 else _lower_bound(plans)
     return Waves(tuple(plans), found, bound, stopped)
+
+
+def _first_known(bounds: Sequence[int | None]) -> int | None:
+    """Return the bound of the first plan that has one: it holds for all that follow, too."""
+    return next((each for each in bounds if each is not None), None)
 
 
 def _why_stopped(found: Plan) -> Reason | None:

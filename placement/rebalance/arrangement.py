@@ -30,6 +30,9 @@ OWN, DIMENSION, ALL, LATER = range(4)
 # replicas, so that leaders can be placed one off.
 STREAM_SLACK, LEADER_SLACK = Slack.DOUBLE, Slack.ONE
 
+# A replica, as its shard and its node by index.
+Replica = tuple[int, int]
+
 # Whether it is a dimension's, the dimension or stream, the filter's number, the range's label.
 _FamilyKey = tuple[bool, str, int, str]
 
@@ -69,12 +72,18 @@ class StreamArrangement:
 class Arrangement:
     """Items as columns, counts of their families, and the nodes that hold them.
 
+    `dwelling`: replicas, as shard and node by index, that stay where they are.
+
     With `only`, the replicas of one stream that has just been placed are the items. Everything else
     that the view counts is load that stays, and the stream's own counts get no slack.
     """
 
     def __init__(
-        self, view: View, moving: Collection[int] = (), only: StreamArrangement | None = None
+        self,
+        view: View,
+        moving: Collection[int] = (),
+        only: StreamArrangement | None = None,
+        dwelling: Collection[Replica] = (),
     ) -> None:
         self.topology = view.topology
         self.judged_topology = view.topology.for_diagnosis()
@@ -90,9 +99,10 @@ class Arrangement:
         self.load = load[nodes].copy()
         self.leads = None if only is None else view.leaders[nodes].copy()
         self.slack = STREAM_SLACK if only is None else Slack.NONE
-        self._fill_columns(set(moving))
+        self._fill_columns(set(moving), dwelling)
         self._fill_counts()
         self.start = self.node.copy()
+        self._fill_loads(view)
 
     def _separates_unlocated(self) -> bool:
         """Return whether nodes without a location share no load with the others.
@@ -103,7 +113,7 @@ class Arrangement:
         movable = {each.spec.stream for each in self.streams} - self.kept.keys()
         return bool(prefer) and movable <= prefer
 
-    def _fill_columns(self, moving: set[int]) -> None:
+    def _fill_columns(self, moving: set[int], dwelling: Collection[Replica]) -> None:
         """Fill the columns of items: one entry per item."""
         columns: list[tuple[Integers, ...]] = []
         self.filters: dict[Hashable, int] = {}
@@ -136,6 +146,8 @@ class Arrangement:
                 index = each.shards[shard].tolist()
                 under_way = np.fromiter((s in moving for s in index), bool, len(shard))
                 free &= ~under_way
+            if dwelling:
+                free &= ~self._dwelling_slots(each, dwelling)[shard, slot]
             of = np.full(len(node), number)
             pools = np.full(len(node), counted)
             columns.append((node, size, of, shard, slot, own, pools, later, free))
@@ -162,6 +174,21 @@ class Arrangement:
         self._dimensions = len(dimensions)
         self.moved = np.zeros(len(self.node), bool)
 
+    def _dwelling_slots(
+        self, stream: StreamArrangement, dwelling: Collection[Replica]
+    ) -> NDArray[np.bool_]:
+        """Mask the replicas of the stream that stay, by row and slot.
+
+        A slot of a unit stays if one of its replicas does.
+        """
+        width, rank = len(self.eligible), self.topology.order()
+        keys = [shard * width + int(rank[node]) for shard, node in dwelling]
+        found: NDArray[np.bool_] = np.isin(stream.shards[:, None] * width + stream.rows, keys)
+        found &= stream.rows != EMPTY
+        if stream.unit:
+            found[:] = found.any(axis=0)
+        return found
+
     def _fill_counts(self) -> None:
         """Count the families by domain, and list the items by node."""
         levels = self.levels
@@ -184,6 +211,42 @@ class Arrangement:
         bounds = np.searchsorted(self.node[order], np.arange(len(self.eligible) + 1))
         self._order, self._bounds = order, bounds
         self._came: dict[int, list[int]] = {}
+
+    def _fill_loads(self, view: View) -> None:
+        """Fill the loads by resource of items and nodes, where resources are counted."""
+        self._borne: Integers | None = None
+        columns, loads = view.table.loads, view.loads
+        if columns is None or loads is None:
+            return
+        nodes = self.levels.nodes
+        self._borne, self._limit = loads.borne[:, nodes].copy(), loads.limit[:, nodes]
+        parts = [columns.of_shards(each.shards) for each in self.streams]
+        whole = [
+            np.repeat(part.sum(axis=1)[:, None], each.rows.shape[1], axis=1) if each.unit else part
+            for part, each in zip(parts, self.streams, strict=True)
+        ]
+        self._item_loads = np.zeros((len(self._borne), len(self.node)), np.int64)
+        for number, (part, each) in enumerate(zip(whole, self.streams, strict=True)):
+            mine = np.flatnonzero(self.stream == number)
+            self._item_loads[:, mine] = part[:, (self.slot if each.unit else self.shard)[mine]]
+
+    def fits(self, item: int, target: int) -> bool:
+        """Return whether the item's load fits into the node, while those that leave still count."""
+        if self._borne is None:
+            return True
+        more, limit = self._item_loads[:, item], self._limit[:, target]
+        within = (limit < 0) | (more == 0) | (self._borne[:, target] + more <= limit)
+        return bool(within.all())
+
+    def _move_load(self, item: int, source: int, target: int) -> None:
+        """Count the item's load on its new node; its first one bears it until all is done."""
+        if self._borne is None:
+            return
+        first = int(self.start[item])
+        if target != first:
+            self._borne[:, target] += self._item_loads[:, item]
+        if source != first:
+            self._borne[:, source] -= self._item_loads[:, item]
 
     def items_on(self, node: int) -> Integers:
         """Find the items on a node, as ascending item numbers."""
@@ -237,6 +300,7 @@ class Arrangement:
         else:
             stream.rows[self.shard[item], self.slot[item]] = target
         self.node[item] = target
+        self._move_load(item, source, target)
         self.load[source] -= size
         self.load[target] += size
         self._came.setdefault(target, []).append(item)

@@ -36,10 +36,11 @@ def even_out_stream(placed: Placement, spec: StreamSpec, policy: Policy, view: V
     """Even out a placement among the nodes of a view that already counts it.
 
     Updates the loads and leaders of the view. Returns the placement unchanged if its strategy has
-    another order of balance, or if it has more than `REPLICAS_MAX` replicas.
+    another order of balance, if it has more than `REPLICAS_MAX` replicas, or if resources are
+    counted, which decide about evenness then.
     """
     rows, _ = stack_lists(placed.shards)
-    balanced = balance_of(policy) is Balance.TOTALS_FIRST
+    balanced = balance_of(policy) is Balance.TOTALS_FIRST and view.loads is None
     if not balanced or rows.size > REPLICAS_MAX or not (rows != EMPTY).any():
         return placed
     ranks = np.append(view.topology.order(), EMPTY)
@@ -65,9 +66,11 @@ def even_out_all(view: View, kept: Collection[int]) -> set[int]:
     """Even out all streams of a view, except the shards `kept` (by index).
 
     For streams of which nothing has been copied yet. Changes the view's table; returns the indexes
-    of the changed shards.
+    of the changed shards: none where resources are counted.
     """
     changed: set[int] = set()
+    if view.loads is not None:
+        return changed
     while moves := plan_rebalance(view, moving=kept).moves:
         for move in moves:
             if move.kind is MoveKind.LEADER:

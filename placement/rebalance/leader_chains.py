@@ -2,8 +2,9 @@
 
 A node leads too many shards, and no node that leads too few has a replica of one of them. A chain
 passes leadership on from the one to the other: each node between gives one shard up and takes one
-over, so that its count stays. The search is breadth first and finds the shortest chain; a chain is
-made as a whole, and only if it lowers the objective.
+over, so that its count stays. The search is breadth first and finds the shortest chain; where that
+makes a stream uneven that is to be even first, another is searched for (`sparing_paths`). A chain
+is made as a whole, and only if it lowers the objective.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from placement.assignments import EMPTY
 from placement.rebalance.objective import Objective
 from placement.rebalance.shares import FamilyCounts, Integers, LevelShares
+from placement.rebalance.sparing_paths import Handover, SparingPaths
 
 # Links of a chain, nodes that a search reaches, shards looked at on each: a way that is not found
 # in these is not worth the changes of leaders that it takes.
@@ -52,6 +54,10 @@ class LeaderChains:
         self._members, self._leads, self._is_allowed = members, leads, is_allowed
         self._objective, self._groups = objective, groups
         self._left = _SEARCHES
+        first = groups[0][0]
+        self._sparing = SparingPaths(
+            levels, tallies[first], families[first], members, leads, is_allowed
+        )
 
     def run(self, make: Callable[[list[Link]], None]) -> bool:
         """Search chains for every uneven family once; returns whether there was one.
@@ -76,7 +82,11 @@ class LeaderChains:
                 return []
             links = self._find_path(kind, family, starts, ends)
             upto = level if kind in self._groups[0] else None
-            if links and self._objective.is_lowered_by(links, upto):
+            improves = bool(links) and self._objective.is_lowered_by(links, upto)
+            if not improves and kind in self._groups[0][1:]:
+                links = self._sparing.find(level, starts, ends)
+                improves = bool(links) and self._objective.is_lowered_by(links, upto)
+            if improves:
                 return [(item, heir) for item, _, heir in reversed(links)]
             self._left -= 1
         return []
@@ -100,7 +110,7 @@ class LeaderChains:
 
     def _find_path(
         self, kind: int, family: int, starts: Integers, ends: NDArray[np.bool_]
-    ) -> list[tuple[int, int, int]]:
+    ) -> list[Handover]:
         """Find the shortest path from a start to an end.
 
         Returns (item, old leader, new leader) for each link; empty if there is no path.
@@ -132,9 +142,9 @@ class LeaderChains:
                     yield item, heir
 
 
-def _trace_back(came: dict[int, tuple[int, int] | None], end: int) -> list[tuple[int, int, int]]:
+def _trace_back(came: dict[int, tuple[int, int] | None], end: int) -> list[Handover]:
     """List the links from the start to the end."""
-    links: list[tuple[int, int, int]] = []
+    links: list[Handover] = []
     node, step = end, came[end]
     while step is not None:
         item, source = step

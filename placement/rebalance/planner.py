@@ -22,7 +22,7 @@ import numpy as np
 
 from placement.allocator import View
 from placement.model import Code, MoveKind, Reason
-from placement.rebalance.arrangement import ALL, LATER, OWN, Arrangement
+from placement.rebalance.arrangement import ALL, LATER, OWN, Arrangement, Replica
 from placement.rebalance.leader_moves import EVERY, LeaderBalancer
 from placement.rebalance.merge_moves import merge_moves
 from placement.rebalance.move_pairs import search_moves
@@ -91,6 +91,7 @@ def plan_rebalance(
     view: View,
     *,
     moving: Collection[int] = (),
+    dwelling: Collection[Replica] = (),
     max_moves: int | None = None,
     max_moves_per_node: int | None = None,
     one_per_shard: bool = False,
@@ -100,12 +101,14 @@ def plan_rebalance(
 
     - `view`: its table has open moves as completed.
     - `moving`: shards (by index) with an open move, which get no other.
+    - `dwelling`: replicas (shard and node by index) that stay; other replicas of the shard may
+      move, and who leads it may change.
     - `max_moves`, `max_moves_per_node` (in plus out): limits on moves of replicas; a change of
       leader copies nothing and is not limited.
     - `one_per_shard`: a shard gets one move of any kind; the next plan has the rest.
     - `leads_along`: if all streams have totals first, a shard's leader may change with its move.
     """
-    arrangement = Arrangement(view, moving)
+    arrangement = Arrangement(view, moving, dwelling=dwelling)
     gate = RuleGate(arrangement)
     before = _skews(arrangement, LeaderBalancer(arrangement, gate, Budget(), set()))
     leads_along = leads_along and all(each.totals_first for each in arrangement.streams)

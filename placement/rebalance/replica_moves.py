@@ -311,7 +311,8 @@ class ReplicaBalancer:
         """Return whether policy and rules let the item go to the node; its room is not checked."""
         arrangement = self.arrangement
         admitted = arrangement.admitted[arrangement.kind[arrangement.stream[item]], target]
-        return bool(admitted) and self._gate.allows_move(item, target)
+        fits = bool(admitted) and arrangement.fits(item, target)
+        return fits and self._gate.allows_move(item, target)
 
     def is_improvement(self, item: int, target: int) -> bool:
         """Return whether the item's move is allowed and improves the objective, regardless of the

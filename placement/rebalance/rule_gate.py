@@ -18,6 +18,7 @@ from placement.rules import (
     Rule,
     RuleContext,
     RuleSet,
+    Strength,
 )
 from placement.topology import NO_DOMAIN, Scope
 
@@ -25,10 +26,13 @@ _Pattern = tuple[tuple[int, ...], tuple[int, ...], int, int]
 
 
 class RuleGate:
-    """Evaluates the rules of the arrangement's streams for changes."""
+    """Evaluates the rules of the arrangement's streams for changes.
 
-    def __init__(self, arrangement: Arrangement) -> None:
-        self._arrangement = arrangement
+    `required_only`: preferred ones may be broken, for what is required itself.
+    """
+
+    def __init__(self, arrangement: Arrangement, required_only: bool = False) -> None:
+        self._arrangement, self._required_only = arrangement, required_only
         self._nodes = arrangement.levels.nodes.tolist()
         self._columns: dict[Scope, list[int]] = {}
         self._live: dict[tuple[Scope, int], set[int]] = {}
@@ -57,6 +61,8 @@ class RuleGate:
         before = [node for node in row if node != EMPTY]
         changed = [node for node in after if node != EMPTY]
         for place, rule in enumerate(stream.rules):
+            if self._required_only and rule.strength is Strength.PREFERRED:
+                continue
             if _counts_decide(rule):
                 if not self._counts_allow(number, place, rule, before, changed, source, target):
                     return False

@@ -65,6 +65,10 @@ class LevelShares:
             above = np.zeros(int(lower.max(initial=-1)) + 1, np.int64)
             above[lower] = upper
             self.parent.append(above)
+        # By level, the element of level 0 above each element.
+        self.fleet = [np.arange(len(self.parent[0]))]
+        for upward in self.parent[1:]:
+            self.fleet.append(self.fleet[-1][upward])
         self.parts = np.rint(topology.weight[self.nodes] * _PARTS).astype(np.int64)
         self._members: dict[tuple[int, int], Integers] = {}
 
@@ -175,8 +179,7 @@ class FamilyCounts:
         """
         least, most = self.bands(level, families, elements)
         if not strict:
-            above = self.counts[level - 1][families, self.levels.parent[level][elements]]
-            least, most = self._loosen(least, most, above)
+            least, most = self._loosen(level, families, elements, least, most)
         held = self.counts[level][families, elements]
         changed = _squared_distance(held + more, least, most) - _squared_distance(held, least, most)
         scale = self._scale[level]
@@ -244,19 +247,39 @@ class FamilyCounts:
     def _distances(self, level: int, rows: Integers, elements: Integers) -> Integers:
         pairs = rows[:, None], elements[None, :]
         least, most = self.bands(level, *pairs)
-        above = self.counts[level - 1][rows[:, None], self.levels.parent[level][elements][None, :]]
-        outside = _squared_distance(self.counts[level][pairs], *self._loosen(least, most, above))
+        loose = self._loosen(level, *pairs, least, most)
+        outside = _squared_distance(self.counts[level][pairs], *loose)
         scale = self._scale[level]
         return outside if scale is None else outside * scale[self.kinds[rows][:, None], elements]
 
-    def _loosen(self, least: Integers, most: Integers, held: Integers) -> tuple[Integers, Integers]:
-        """Widen the bands by the slack; `held` is the count of the element above."""
+    def _loosen(
+        self, level: int, families: Integers, elements: Integers, least: Integers, most: Integers
+    ) -> tuple[Integers, Integers]:
+        """Widen the bands by the slack.
+
+        That of one does not add up over the levels: a node of a domain that has one more than its
+        share has at most one more than its share of the fleet.
+        """
         if self._slack is Slack.NONE:
             return least, most
         if self._slack is Slack.ONE:
-            return least - (least > 1), most + 1
+            fewest, largest = self._fleet_bands(level, families, elements)
+            lower, upper = least - (least > 1), most + 1
+            lower = np.minimum(np.maximum(lower, fewest - (fewest > 1)), least)
+            return lower, np.maximum(np.minimum(upper, largest + 1), most)
+        held = self.counts[level - 1][families, self.levels.parent[level][elements]]
         slack = np.maximum(np.minimum(most, (held - most) // 2), 1)
         return least - slack, most + slack
+
+    def _fleet_bands(
+        self, level: int, families: Integers, elements: Integers
+    ) -> tuple[Integers, Integers]:
+        """Compute the band of each pair by the element's share of all that its fleet has."""
+        fleet = self.levels.fleet[level][elements]
+        kinds = self.kinds[families]
+        whole = np.maximum(self._weights[0][kinds, fleet], 1)
+        share = self.counts[0][families, fleet] * self._weights[level][kinds, elements]
+        return share // whole, -(-share // whole)
 
     def _skew(self, level: int, kind: int, rows: Integers) -> int:
         weights, above = self._weights[level][kind], self.levels.parent[level]

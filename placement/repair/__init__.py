@@ -8,7 +8,7 @@ answers nor rebalancing.
 from placement.repair.actions import RepairAction
 from placement.repair.needs import RepairScope
 from placement.repair.planner import RepairPlanner
-from placement.repair.throttle import Copy, Throttle
+from placement.repair.throttle import Copy, Throttle, copy_source
 from placement.repair.violations import ViolationReporter
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "RepairScope",
     "Throttle",
     "ViolationReporter",
+    "copy_source",
 ]

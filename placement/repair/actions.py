@@ -9,7 +9,15 @@ from typing import NamedTuple
 
 from placement.allocator import View
 from placement.assignments import EMPTY
-from placement.diagnosis import why_dead, why_draining, why_inadmissible, why_stray, why_surplus
+from placement.diagnosis import (
+    live_slots,
+    quorum_size,
+    why_dead,
+    why_draining,
+    why_inadmissible,
+    why_stray,
+    why_surplus,
+)
 from placement.model import AdministrativeState, Cause, Code, Liveness, MoveKind, Reason
 from placement.repair.colocation import is_leaving
 from placement.repair.needs import RepairScope, ShardNeeds
@@ -153,6 +161,8 @@ class ActionFinder:
         - the one without which the rules are kept best
         - a follower before the leader
         - from the fullest domain, then the fullest node
+
+        None that is in sync, where too few others are for the quorum.
         """
         topology, stream, case = self._state.topology, needs.stream, needs.case
         rank = topology.order()
@@ -167,7 +177,19 @@ class ActionFinder:
             fares = _rank_condition(is_leaving(stream, node, topology), node, topology)
             return (fares, not apart, left, slot == 0, full, int(rank[node]))
 
-        return min((s for s, node in enumerate(case.nodes) if node != EMPTY), key=key)
+        return min(self._spare_slots(needs), key=key)
+
+    def _spare_slots(self, needs: ShardNeeds) -> list[int]:
+        """List the slots whose replica can go without breaking a quorum of those in sync."""
+        behind, topology = self._state.sync.nodes_of(needs.shard), self._state.topology
+        held = [slot for slot, node in enumerate(needs.nodes) if node != EMPTY]
+        complete = [
+            slot for slot in live_slots(needs.nodes, topology) if needs.nodes[slot] not in behind
+        ]
+        spec = needs.stream.spec
+        if not behind or len(complete) > quorum_size(spec.quorum, spec.replication_factor):
+            return held
+        return [slot for slot in held if slot not in complete] or held
 
 
 def _leaving_action(cause: Cause, needs: ShardNeeds, slot: int, reason: Reason) -> RepairAction:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from placement.allocator import View
 from placement.assignments import EMPTY
+from placement.diagnosis import why_barred_leader, why_dead
 from placement.hashing import stable_id
 from placement.model import Band, Cause, Code, Move, MoveKind, MoveState, Reason
 from placement.moves import OpenMove
@@ -22,6 +23,7 @@ from placement.repair.priority import non_preempting_causes, preempts
 from placement.repair.targets import find_target, why_backing_off
 from placement.repair.throttle import Throttle, copy_source
 from placement.state import ClusterState, Stream
+from placement.wording import format_wait
 
 
 @dataclass(slots=True)
@@ -65,6 +67,7 @@ class MoveIssuer:
     def issue(self, shard: int, view: View) -> NoMoveReasons | None:
         """Issue the shard's next move; None if there is one now, else why there is none."""
         needs, opened = self._scope.needs(shard), self._state.ledger.by_shard.get(shard)
+        view.bear_shard(shard)
         if opened is None:
             found = self._first_action(needs, view, set())
         elif not self._is_outranked(needs, opened):
@@ -127,8 +130,9 @@ class MoveIssuer:
         target = self._target(needs, action, view)
         if isinstance(target, Reason):
             return target
-        source = copy_source(self._state, needs.nodes, target)
-        limit = self.throttle.limit_exceeded(needs.nodes[action.slot], target, source)
+        source = copy_source(self._state, needs.shard, needs.nodes, target)
+        size = self._state.bytes_of(needs.shard) or 0
+        limit = self.throttle.limit_exceeded(needs.nodes[action.slot], target, source, size)
         return limit or _Route(target, source)
 
     def _target(self, needs: ShardNeeds, action: RepairAction, view: View) -> int | Reason:
@@ -207,7 +211,8 @@ class MoveIssuer:
             batch.superseded[shard] = self._supersede(outranked)
             if outranked.added != EMPTY:
                 view.set_busy(outranked.added, self.throttle.receives_enough(outranked.added))
-            self._place(stream, shard, outranked.move.slot, outranked.removed, view)
+            if not outranked.is_hand_over:
+                self._place(stream, shard, outranked.move.slot, outranked.removed, view)
         before = batch.superseded.get(shard)
         if before is not None and before.state is not MoveState.SUPERSEDED:
             before = before._replace(state=MoveState.SUPERSEDED)
@@ -217,13 +222,15 @@ class MoveIssuer:
         self._place(stream, shard, action.slot, target, view)
         removed = needs.nodes[action.slot]
         self._open(OpenMove(move, shard, removed, target, source))
-        if target != EMPTY and self.throttle.receives_enough(target):
+        if target != EMPTY and self.throttle.receives_enough(target, move.bytes or 0):
             view.set_busy(target, True)
         if state.configuration.acked:
             state.moves.publish(move)
+            self._recount(view, outranked, removed, target)
             return
         state.moves.end(shard, MoveState.COMPLETED)
-        self.throttle.count(source, target, -1)
+        self._recount(view, outranked, removed, target)
+        self.throttle.count(source, target, -1, move.bytes or 0)
         if target != EMPTY:
             view.set_busy(target, False)
         batch.made_room |= removed != EMPTY and not state.topology.is_dead(removed)
@@ -240,16 +247,23 @@ class MoveIssuer:
         if traits.is_colocated or traits.spans_stream:
             self._batch.shifted.add(stream.index)
 
+    def _recount(self, view: View, outranked: OpenMove | None, *nodes: int) -> None:
+        """Count in the view what the nodes of a move, and of the one that it outranks, bear now."""
+        if view.loads is not None:
+            ends = () if outranked is None else (outranked.removed, outranked.added)
+            for node in {*nodes, *ends} - {EMPTY}:
+                view.recount(node, self._state.borne_by(node))
+
     def _open(self, opened: OpenMove) -> None:
         self._state.moves.open(opened)
-        self.throttle.count(opened.source, opened.added, 1)
+        self.throttle.count(opened.source, opened.added, 1, opened.move.bytes or 0)
 
     def _supersede(self, opened: OpenMove) -> Move:
-        self.throttle.count(opened.source, opened.added, -1)
+        self.throttle.count(opened.source, opened.added, -1, opened.move.bytes or 0)
         return self._state.moves.supersede(opened.shard)
 
     def _cancel(self, opened: OpenMove, why: Reason) -> None:
-        self.throttle.count(opened.source, opened.added, -1)
+        self.throttle.count(opened.source, opened.added, -1, opened.move.bytes or 0)
         self._state.moves.end(opened.shard, MoveState.CANCELLED, why)
 
     def cancel_unneeded_removal(self, shard: int) -> None:
@@ -273,14 +287,23 @@ class MoveIssuer:
             )
             self._cancel(opened, needed)
 
-    def promote(self, shard: int) -> None:
+    def promote(self, shard: int) -> Reason | None:
         """Put the replica in front that has to lead. An open move is valid at its own epoch only,
-        so that one of the same nodes supersedes it."""
+        so that one of the same nodes supersedes it.
+
+        Returns what a hand-over that executors acknowledge waits for, if it does.
+        """
         state = self._state
         leader = next_leader(state, self._scope, shard)
         if leader is None:
-            return
+            return None
         opened = state.ledger.by_shard.get(shard)
+        first = state.current_replicas(shard)[0]
+        if first != EMPTY and not state.topology.is_dead(first):
+            return self.hand_over(shard, leader, Cause.LEADER, self._why_handed_over(first))
+        if opened and opened.is_hand_over:
+            self._cancel(opened, why_dead([first], state.topology))
+            opened = None
         nodes = state.current_replicas(shard) if opened else []
         if opened and opened.move.slot == leader and self._may_only_follow(opened):
             target = state.topology.ids[opened.added]
@@ -288,15 +311,67 @@ class MoveIssuer:
             lost = Reason(Code.TARGET_LOST, message)
             self._cancel(opened, lost)
             opened = None
-        source = copy_source(state, nodes, opened.added) if opened else EMPTY
+        source = copy_source(state, shard, nodes, opened.added) if opened else EMPTY
         state.change_leader(shard, leader)
         if opened is None:
-            return
+            return None
         before = self._supersede(opened)
         slot = {0: leader, leader: 0}.get(before.slot, before.slot)
         move = reissue_move(state, shard, before, slot, source)
         self._open(replace(opened, move=move, source=source))
         state.moves.publish(move)
+        return None
+
+    def _why_handed_over(self, node: int) -> Reason:
+        """Explain why another live replica than the one on a node is to lead."""
+        topology = self._state.topology
+        if not topology.can_lead[node]:
+            return why_barred_leader(node, topology)
+        message = f"the policy prefers another leader than the replica on node {topology.ids[node]}"
+        return Reason(Code.RULE_NOT_MET, message)
+
+    def hand_over(self, shard: int, slot: int, cause: Cause, reason: Reason) -> Reason | None:
+        """Let the live replica in a slot lead instead of the first, which lives too.
+
+        By a move, if executors are asked to acknowledge that. Returns what such a move waits for:
+        missing replicas, which come first, a limit, or the pause after one that has failed.
+        """
+        state = self._state
+        if not (state.configuration.leader_moves and state.configuration.acked):
+            state.change_leader(shard, slot)
+            return None
+        leader, needs = state.table.nodes(shard)[slot], self._scope.needs(shard)
+        if leader in state.backed_off_targets(shard):
+            return why_backing_off(needs.case, leader, state.topology)
+        if needs.missing_slots:
+            missing = format_wait("its missing replicas come before another leader")
+            return Reason(Code.REPLICA_MISSING, missing)
+        full = self.throttle.why_fleet_full()
+        if not self.throttle.has_room(self._batch.count):
+            return full
+        (name, number), leader_id = state.streams.key(shard), state.topology.ids[leader]
+        epoch = state.publisher.next_epoch(shard)
+        move = Move(
+            move_id=stable_id(state.configuration.cell, name, number, "leader", leader_id, epoch),
+            kind=MoveKind.LEADER,
+            stream=name,
+            shard=number,
+            slot=slot,
+            remove=None,
+            add=None,
+            expected_epoch=epoch,
+            state=MoveState.ISSUED,
+            cause=cause,
+            reason=reason,
+            deadline=state.now + state.configuration.deadline_ms,
+            issued_at=state.now,
+            uid=state.streams[name].spec.uid,
+            leader=leader_id,
+        )
+        self._open(OpenMove(move, shard, EMPTY, EMPTY, EMPTY, leader))
+        state.moves.publish(move)
+        self._batch.unasked += 1
+        return None
 
     def promote_all(self, successors: Mapping[int, int]) -> None:
         """Put replicas in front that have to lead, by shard their slots, where no move is open."""
@@ -328,6 +403,7 @@ def make_move(
     add = ids[target] if target != EMPTY else None
     epoch = state.publisher.next_epoch(shard)
     parts = (name, number, action.slot, remove or "", add or "", epoch)
+    size = state.bytes_of(shard) if add is not None else None
     return Move(
         move_id=stable_id(state.configuration.cell, *parts),
         kind=action.kind,
@@ -340,12 +416,21 @@ def make_move(
         state=MoveState.ISSUED,
         cause=action.cause,
         reason=action.reason,
-        deadline=state.now + state.configuration.deadline_ms,
+        deadline=_deadline(state, size),
         issued_at=state.now,
         source=ids[source] if source != EMPTY else None,
         supersedes=before.move_id if before else None,
         rate_bytes_per_second=state.configuration.rate_bytes_per_second,
+        uid=state.streams[name].spec.uid,
+        bytes=size,
     )
+
+
+def _deadline(state: ClusterState, size: int | None) -> int:
+    """Compute until when a move must be completed: time for its copy at half the rate, at least."""
+    rate, wait_ms = state.configuration.rate_bytes_per_second, state.configuration.deadline_ms
+    copying_ms = 0 if not rate or size is None else 2_000 * size // rate
+    return state.now + max(wait_ms, copying_ms)
 
 
 def reissue_move(state: ClusterState, shard: int, before: Move, slot: int, source: int) -> Move:
@@ -357,7 +442,7 @@ def reissue_move(state: ClusterState, shard: int, before: Move, slot: int, sourc
         slot=slot,
         expected_epoch=epoch,
         state=MoveState.ISSUED,
-        deadline=state.now + state.configuration.deadline_ms,
+        deadline=_deadline(state, before.bytes),
         issued_at=state.now,
         ended_at=None,
         source=state.topology.ids[source] if source != EMPTY else None,

@@ -19,6 +19,8 @@ from placement.state import ClusterState
 def rank_successors(may_lead: Any, able: Any, up: Any) -> Any:
     """Rank live replicas as successors of a dead leader, higher is better; the first of equals.
 
+    Only those that are in sync are ranked, as long as there are any.
+
     - `may_lead`: whether the slot is one that may lead, which weighs most.
     - `able`: whether the node may lead.
     - `up`: whether the node may receive replicas.
@@ -46,7 +48,8 @@ def next_leader(state: ClusterState, scope: RepairScope, shard: int) -> int | No
         if found is None and copies < len(live) == stream.copies:
             return _exchanged_leader(state, scope, shard, live[copies:])
         return found
-    able, up = topology.can_lead, topology.eligible
+    able, up, behind = topology.can_lead, topology.eligible, state.sync.nodes_of(shard)
+    live = [slot for slot in live if nodes[slot] not in behind] or live
     ranks = {s: int(rank_successors(s < copies, able[nodes[s]], up[nodes[s]])) for s in live}
     best = max(ranks.values())
     first = [nodes[s] for s, rank in ranks.items() if rank == best]
@@ -63,6 +66,8 @@ def _better_leader(
     and never while a move is under way.
     """
     topology, stream = state.topology, state.streams.of_shard(shard)
+    behind = state.sync.nodes_of(shard)
+    slots = [slot for slot in slots if nodes[slot] not in behind]
     if shard in state.ledger.by_shard or stream.spec.repair == RepairMode.DEAD_ONLY:
         return None
     if topology.can_lead[nodes[0]] and not scope.traits(stream).names_leaders:
@@ -83,7 +88,8 @@ def _exchanged_leader(
     topology, case = state.topology, scope.needs(shard).case
     if shard in state.ledger.by_shard or case.spec.repair == RepairMode.DEAD_ONLY:
         return None
-    able = [s for s in slots if topology.can_lead[case.nodes[s]] & topology.eligible[case.nodes[s]]]
+    fit, behind = topology.can_lead & topology.eligible, state.sync.nodes_of(shard)
+    able = [s for s in slots if fit[case.nodes[s]] and case.nodes[s] not in behind]
     if not able:
         return None
     exchanged = {slot: score(case.exchanging(0, slot), scope.judging) for slot in able}

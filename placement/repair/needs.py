@@ -231,13 +231,14 @@ class ShardNeeds:
         """List the nodes of the stream's other shards that are to stay.
 
         Nodes that are lost or leave too are not in the way; nor, if not `with_surplus`, are those
-        of shards that have more replicas than asked for.
+        of shards that have more replicas than asked for, unless a hold keeps these.
         """
         table, stays = self.scope.state.table, self._topology.counts_for_rules
         shards = np.asarray(self.stream.shards, np.int64)
         rows = table.rows(shards[shards != self.shard])
         if not with_surplus:
-            rows = rows[(rows != EMPTY).sum(axis=1) <= self.stream.copies]
+            waits = np.append(self._topology.held, False)[rows].any(axis=1)
+            rows = rows[waits | ((rows != EMPTY).sum(axis=1) <= self.stream.copies)]
         there = np.append(stays, False)[rows]
         found: list[int] = rows[there].tolist()
         return found

@@ -10,7 +10,7 @@ one that cannot be repaired when the fleet changes; neither blocks another.
 from collections.abc import Collection, Iterable, Sequence
 
 from placement.allocator import View
-from placement.model import Move, Reason, Violation
+from placement.model import Cause, Move, Reason, Violation
 from placement.repair.actions import RepairAction
 from placement.repair.issuer import BatchMoves, MoveIssuer
 from placement.repair.needs import RepairScope
@@ -87,7 +87,7 @@ class RepairPlanner:
     def has_dirty(self) -> bool:
         """True if shards wait for an examination in this batch; their violations may be out of
         date."""
-        return bool(self._queue.dirty)
+        return bool(self._queue.dirty - self._state.awaited)
 
     def is_idle(self) -> bool:
         """Return whether no shard, examined or queued, needs a repair that is possible."""
@@ -95,7 +95,8 @@ class RepairPlanner:
         if queue.throttled or queue.has_work or len(queue.dirty) > _FEW:
             return False
         scope = self._scope()
-        return all(scope.needs(shard).top_cause is None for shard in queue.dirty)
+        dirty = queue.dirty - self._state.awaited
+        return all(scope.needs(shard).top_cause is None for shard in dirty)
 
     def issue(self, actions: Sequence[tuple[int, RepairAction]], view: View) -> list[Reason]:
         """Issue moves that no shard asks for and that belong together, given by shard and action.
@@ -113,12 +114,21 @@ class RepairPlanner:
                 reasons.append(reason)
         return reasons
 
+    def hand_over(self, shard: int, slot: int, cause: Cause, reason: Reason) -> Reason | None:
+        """Let the live replica in a slot lead, by a move where the configuration says so.
+
+        Returns what the move waits for, if it was not issued.
+        """
+        issuer = MoveIssuer(self._state, self._scope(), self._batch)
+        return issuer.hand_over(shard, slot, cause, reason)
+
     def resume(self) -> None:
         """Fill the queue by what the violations and moves of a restored state say."""
         state, scope = self._state, self._scope()
         known = {*state.publisher.violations, *state.ledger.by_shard}
         seen = triage(state, scope, known, as_planned=True)
-        for shard in dict.fromkeys([*known, *shards_without_fit_leader(state, scope)]):
+        unfit = (s for s in shards_without_fit_leader(state, scope) if s not in state.awaited)
+        for shard in dict.fromkeys([*known, *unfit]):
             self._queue.reclassify(scope.needs(shard), seen, state.streams.key(shard))
 
     def run(self, caught_up: bool) -> None:

@@ -90,13 +90,10 @@ class ThrottledShards:
         fronts = [self._front(node) for node in [*self._heaps] if not self._is_waiting(node)]
         return min((front for front in fronts if front is not None), default=None)
 
-    def pop(self) -> int:
-        """Remove and return the first shard; there must be one."""
-        first = self.first()
-        assert first is not None, "a shard that need not wait for a node"
+    def take(self, first: Priority) -> None:
+        """Remove the shard that `first` has returned."""
         heappop(self._heaps[self._node.get(first.shard, EMPTY)])
         self.drop(first.shard)
-        return first.shard
 
     def _is_waiting(self, node: int) -> bool:
         return node != EMPTY and self._is_closed(node)
@@ -136,7 +133,7 @@ class RepairQueue:
         if caught_up:
             self.dirty |= self._waiting_for_source
         self._add_dependents(scope)
-        due = self.dirty | self._ready
+        due = (self.dirty | self._ready) - self._state.awaited
         self.drop(due)
         self.dirty.clear()
         return due
@@ -158,11 +155,10 @@ class RepairQueue:
         """True if a shard needs an action that no limit forbids."""
         return bool(self._ready)
 
-    def pop(self) -> int:
-        """Remove and return the most urgent waiting shard."""
-        shard = self.throttled.pop()
-        self._waiting_for_source.discard(shard)
-        return shard
+    def take(self, first: Priority) -> None:
+        """Remove the most urgent waiting shard, which `throttled.first` has returned."""
+        self.throttled.take(first)
+        self._waiting_for_source.discard(first.shard)
 
     def put_under_replicated(
         self, keys: dict[int, tuple[str, int]], live: int, behind: bool

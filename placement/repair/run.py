@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from placement.allocator import View
 from placement.assignments import EMPTY
-from placement.model import Code, Reason, Violation
+from placement.model import Cause, Code, Reason, Violation
 from placement.repair.actions import NoMoveReasons
 from placement.repair.issuer import BatchMoves, MoveIssuer
 from placement.repair.needs import Marks, RepairScope
@@ -43,6 +43,8 @@ class RepairRun:
         # Shards that were looked at, and why some of them got no move.
         self._looked: set[int] = set()
         self._reasons: dict[int, NoMoveReasons] = {}
+        # Why others are not led by the replica that should lead them.
+        self._leaders_wait: dict[int, Reason] = {}
         # Shards that wait without a look, by live replicas and those asked for, and why they do.
         self._queued: dict[tuple[int, int], Keys] = defaultdict(dict)
         self._stopped = self._full
@@ -50,12 +52,12 @@ class RepairRun:
     def run(self) -> None:
         """Promote live leaders, issue the moves that the limits allow, and publish violations."""
         state, batch = self._state, self._batch
+        self._borne = state.borne()
         due = self._queue.take_due(self._scope, self._caught_up)
         seen = triage(state, self._scope, due)
         self._change_leaders(seen)
         self._issue_all(due, seen)
-        while batch.made_room:
-            batch.made_room = False
+        while self._has_made_room():
             self._begin_pass()
             again = (self._looked - batch.issued) | self._queue.unfixable
             self._queue.drop(again)
@@ -65,6 +67,19 @@ class RepairRun:
             for shard in state.streams.sorted_by_key(batch.issued):
                 self._issuer.promote(shard)
         self._publish()
+
+    def _has_made_room(self) -> bool:
+        """Return whether there is room since the last look that was not there before.
+
+        A move that is done at once makes some, and so does another leader or a move that is called
+        off, where resources are counted.
+        """
+        made, before = self._batch.made_room, self._borne
+        self._batch.made_room = False
+        self._borne = self._state.borne()
+        if before is None or self._borne is None:
+            return made
+        return made or bool((self._borne < before).any())
 
     def _begin_pass(self) -> None:
         self._scope = RepairScope(self._state, self._marks)
@@ -78,8 +93,9 @@ class RepairRun:
         for shard in self._state.streams.sorted_by_key([*seen.needs_inspection, *alone]):
             # Sparing a copy is right on old news, too; it may be all that can be done in a hold.
             self._issuer.cancel_unneeded_removal(shard)
-            if self._caught_up:
-                self._issuer.promote(shard)
+            waits = self._issuer.promote(shard) if self._caught_up else None
+            if waits is not None:
+                self._leaders_wait[shard] = waits
 
     def _issue_all(self, shards: set[int], seen: ShardTriage) -> None:
         """Issue moves for shards that need any, and for those that wait, as far as limits allow."""
@@ -147,7 +163,8 @@ class RepairRun:
                 first = self._queue.throttled.first()
                 if first is None or (each is not None and each < first):
                     break
-                self._looked.add(self._queue.pop())
+                self._queue.take(first)
+                self._looked.add(first.shard)
                 yield first
                 room = self._has_room()
             if each is not None and (room or each.shard in begun):
@@ -171,6 +188,8 @@ class RepairRun:
         for key, needs in keyed:
             shard, violations = needs.shard, None
             reasons = self._reasons.get(shard, {})
+            if shard in self._leaders_wait:
+                reasons = {**reasons, Cause.LEADER: self._leaders_wait[shard]}
             plain = shard in after.under_replicated or shard in after.healthy
             if plain and shard not in after.leader_not_allowed:
                 violations = reporter.under_replication_of(shard, key, after, reasons)

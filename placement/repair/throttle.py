@@ -16,6 +16,7 @@ from placement.assignments import EMPTY
 from placement.diagnosis import live_slots
 from placement.model import UNLIMITED, Code, Reason
 from placement.moves import Ledger
+from placement.repair.bytes_in_flight import BytesInFlight
 from placement.state import ClusterState
 from placement.topology import Scope
 from placement.wording import format_wait
@@ -36,15 +37,17 @@ class Copy(NamedTuple):
     target: int
 
 
-def copy_source(state: ClusterState, nodes: Sequence[int], target: int) -> int:
-    """Choose the live replica to copy from: allowed by limits, nearest, least busy.
+def copy_source(state: ClusterState, shard: int, nodes: Sequence[int], target: int) -> int:
+    """Choose the live replica to copy from: in sync, allowed by limits, nearest, least busy.
 
-    Nearest to the target; EMPTY if there is none.
+    Nearest to the target; EMPTY if there is none. `nodes`: those of the shard, by slot.
     """
     if target == EMPTY:
         return EMPTY
     topology = state.topology
     live = [nodes[slot] for slot in live_slots(nodes, topology)]
+    behind = state.sync.nodes_of(shard)
+    live = [node for node in live if node not in behind] or live
     if len(live) < 2:
         return live[0] if live else EMPTY
     most = state.configuration.limits.max_copies_from_node
@@ -68,6 +71,7 @@ class Throttle:
         self._state = state
         self._ledger = state.ledger if ledger is None else ledger
         self._pairs: Counter[tuple[int, int]] | None = None
+        self._bytes: BytesInFlight | None = None
 
     def has_batch_room(self, issued: int) -> bool:
         """Return whether this batch may issue one more move after `issued` moves."""
@@ -103,12 +107,14 @@ class Throttle:
             return False
         trial = Throttle(self._state, self._ledger.counts())
         trial._pairs = self._open_pairs().copy()
+        trial._bytes = self._open_bytes().fork() if self._counts_bytes else None
         for shard, removed, target in copies:
-            source = copy_source(self._state, self._state.table.nodes(shard), target)
-            if trial.limit_exceeded(removed, target, source):
+            source = copy_source(self._state, shard, self._state.table.nodes(shard), target)
+            size = self._state.bytes_of(shard) or 0
+            if trial.limit_exceeded(removed, target, source, size):
                 return False
             trial._ledger.count(removed, target, source, 1)
-            trial.count(source, target, 1)
+            trial.count(source, target, 1, size)
         return True
 
     def all_receive_enough(self, view: View) -> bool:
@@ -117,9 +123,13 @@ class Throttle:
         open_nodes = int(np.count_nonzero(eligible)) if view.busy_nodes else 0
         return view.busy_nodes >= open_nodes > 0 and not (eligible & ~view.busy).any()
 
-    def receives_enough(self, node: int) -> bool:
-        """Return whether a node receives as many replicas as limits allow."""
-        return self._ledger.incoming[node] >= self._state.configuration.limits.max_in_per_node
+    def receives_enough(self, node: int, size: int = 0) -> bool:
+        """Return whether a node receives as many replicas as limits allow, or so many bytes that a
+        copy of `size` does not fit."""
+        if self._ledger.incoming[node] >= self._state.configuration.limits.max_in_per_node:
+            return True
+        most = self._state.configuration.limits.max_bytes_per_node
+        return most is not None and self._open_bytes().nodes[node] + max(size, 1) > most
 
     def gives_enough(self, node: int) -> bool:
         """Return whether a live node sends as many replicas as limits allow."""
@@ -127,12 +137,18 @@ class Throttle:
             return False
         return self._ledger.outgoing[node] >= self._state.configuration.limits.max_out_per_node
 
-    def limit_exceeded(self, removed: int, target: int, source: int) -> Reason | None:
+    def limit_exceeded(
+        self, removed: int, target: int, source: int, size: int = 0
+    ) -> Reason | None:
         """Return the limit of a node, or between two domains, that a move would exceed, if any.
 
         `removed`: the node that gives its replica up; `target`: the one that gets it; `source`: the
-        one it is copied from; each EMPTY where there is none.
+        one it is copied from; each EMPTY where there is none. `size`: bytes to be copied.
         """
+        if self._counts_bytes:
+            found = self._open_bytes().limit_exceeded(source, target, size)
+            if found is not None:
+                return found
         if target != EMPTY:
             found = self._node_limit_exceeded(removed, target)
             if found is not None:
@@ -147,8 +163,10 @@ class Throttle:
             removed, target
         )
 
-    def count(self, source: int, target: int, by: int) -> None:
-        """Count a copy that has begun (1) or that has ended (-1)."""
+    def count(self, source: int, target: int, by: int, size: int = 0) -> None:
+        """Count a copy of `size` bytes that has begun (1) or that has ended (-1)."""
+        if self._bytes is not None:
+            self._bytes.count(source, target, by * size)
         pair = self._domain_pair(source, target)
         if pair is not None and self._pairs is not None:
             self._pairs[pair] += by
@@ -210,6 +228,20 @@ class Throttle:
         domains = self._state.topology.domain_of(_TOP)
         ends = sorted((int(domains[source]), int(domains[target])))
         return None if ends[0] == ends[1] else (ends[0], ends[1])
+
+    @property
+    def _counts_bytes(self) -> bool:
+        limits = self._state.configuration.limits
+        bounds = limits.max_bytes_open, limits.max_bytes_per_node, limits.max_bytes_per_domain_pair
+        return any(bound is not None for bound in bounds)
+
+    def _open_bytes(self) -> BytesInFlight:
+        """Count the bytes of the open moves."""
+        if self._bytes is None:
+            # A ledger to try moves on begins without any.
+            empty = self._ledger is not self._state.ledger
+            self._bytes = BytesInFlight(self._state, empty)
+        return self._bytes
 
     def _open_pairs(self) -> Counter[tuple[int, int]]:
         """Count the open copies between each two domains of the top level."""

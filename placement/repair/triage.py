@@ -51,8 +51,9 @@ def triage(
 ) -> ShardTriage:
     """Sort shards as they stand, or `as_planned`, their open moves done.
 
-    A shard with an open move is inspected by itself; `as_planned` only if the move does not give
-    back what was lost, which leaves nothing else to find out.
+    A shard with a replica out of sync is inspected by itself, and one with an open move;
+    `as_planned` only if the move does not give back what was lost, which leaves nothing else to
+    find out.
     """
     found = ShardTriage()
     if len(shards) < TRIAGED_FROM:
@@ -62,6 +63,7 @@ def triage(
     given_back = Cause.UNDER_REPLICATED if as_planned else None
     apart = {each.shard for each in opened if each.move.cause != given_back}
     apart.update(shard for shard, _ in scope.marks)
+    apart |= state.sync.shards
     found.needs_inspection = [*shards & apart]
     left = shards - apart
     for stream, members in _group_streams(state, np.fromiter(left, np.int64, len(left))):

@@ -46,7 +46,7 @@ from placement.repair.actions import NoMoveReasons, why_leaving
 from placement.repair.leadership import next_leader
 from placement.repair.needs import ShardNeeds
 from placement.repair.triage import ShardTriage
-from placement.rules import Rule, RuleFinding, Strength
+from placement.rules import Rule, RuleFinding, RuleSet, Strength
 from placement.state import ClusterState
 
 _REQUIRED = str(Strength.REQUIRED)
@@ -96,7 +96,11 @@ class ViolationReporter:
         state = self._state
         live, factor = seen.under_replicated.get(shard) or seen.healthy[shard]
         opened = state.ledger.by_shard.get(shard)
-        if opened is not None and (opened.removed == EMPTY or state.topology.dead[opened.removed]):
+        if (
+            opened is not None
+            and not opened.is_hand_over
+            and (opened.removed == EMPTY or state.topology.is_dead(opened.removed))
+        ):
             live -= 1
         if live >= factor:
             return ()
@@ -217,6 +221,9 @@ class ViolationReporter:
         if missing and opened is not None and self._restores_replica(opened):
             going_on = opened.move.reason
             return violation._replace(violation_class=ViolationClass.FIXABLE, reason=going_on)
+        about_leader = violation.rule == LEADER_RULE or (rule and RuleSet((rule,)).names_leaders)
+        if about_leader and (handed := _hand_over_of(violation, opened, failed)):
+            return handed
         if violation.reason.code in WAITS_FOR_NODES or _is_for_rebalancing(rule):
             return violation._replace(violation_class=ViolationClass.DEFERRED)
         if not missing and needs.repairs_dead_only:
@@ -240,6 +247,18 @@ class ViolationReporter:
         """Return whether the move brings a replica that is missing, not one that only moves."""
         lost = opened.removed == EMPTY or self._state.topology.is_dead(opened.removed)
         return opened.added != EMPTY and lost
+
+
+def _hand_over_of(
+    violation: Violation, opened: OpenMove | None, failed: NoMoveReasons
+) -> Violation | None:
+    """Return the violation of a leader with the move that ends it, or what that waits for.
+
+    None where executors are not asked, as the list changes at once.
+    """
+    if opened is not None and opened.is_hand_over:
+        return violation._replace(violation_class=ViolationClass.FIXABLE)
+    return _defer(violation, failed[Cause.LEADER]) if Cause.LEADER in failed else None
 
 
 def _defer(violation: Violation, why: Reason) -> Violation:

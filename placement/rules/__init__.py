@@ -15,6 +15,15 @@ from placement.rules.domains import (
 )
 from placement.rules.evaluate import broken_rows, find_breaches
 from placement.rules.feasibility import FeasibilityQuery, why_not
+from placement.rules.fits import (
+    BOUNDLESS,
+    UNSTATED,
+    NodeLoads,
+    Overload,
+    band_edges,
+    capacities,
+    limits,
+)
 from placement.rules.load import (
     Counts,
     LoadBalance,
@@ -64,7 +73,9 @@ from placement.rules.supply import (
 )
 
 __all__ = [
+    "BOUNDLESS",
     "NEVER",
+    "UNSTATED",
     "AtLeastDomains",
     "AtLeastIn",
     "AtMost",
@@ -82,6 +93,8 @@ __all__ = [
     "LoadBalance",
     "LocatedFirst",
     "Mask",
+    "NodeLoads",
+    "Overload",
     "Penalties",
     "PreferNodes",
     "RoleApart",
@@ -99,12 +112,15 @@ __all__ = [
     "VotersSpan",
     "WithTags",
     "allowed_step",
+    "band_edges",
     "bounds",
     "broken_rows",
+    "capacities",
     "distinct_node_step",
     "domain_loads",
     "domain_weights",
     "find_breaches",
+    "limits",
     "live_domains",
     "location_step",
     "missing_count",

@@ -8,6 +8,7 @@ below them.
 from placement.state import digest_v1
 from placement.state.cluster_state import ClusterState, ReadModel
 from placement.state.digest import DIGEST_VERSION
+from placement.state.load_log import LoadLog
 from placement.state.memory_store import MemoryStore
 from placement.state.move_log import MoveLog
 from placement.state.publisher import Keys, Publisher, Violations
@@ -18,6 +19,7 @@ __all__ = [
     "DIGEST_VERSION",
     "ClusterState",
     "Keys",
+    "LoadLog",
     "MemoryStore",
     "MoveLog",
     "Publisher",

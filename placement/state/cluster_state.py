@@ -8,20 +8,24 @@ way: controllers -> `ClusterState`, its `moves` and `memory` -> `Publisher` -> `
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placement.allocator import View
-from placement.assignments import AssignmentTable
-from placement.model import Configuration, Decision, NodeView, Ready
+from placement.assignments import EMPTY, AssignmentTable
+from placement.model import COPIED_RESOURCE, Configuration, Decision, NodeView, Ready
 from placement.moves import Ledger
 from placement.policy import Policy
+from placement.rules import NodeLoads
+from placement.state.load_log import LoadLog
 from placement.state.memory_store import MemoryStore
 from placement.state.move_log import MoveLog
 from placement.state.publisher import Publisher
 from placement.state.stream_catalog import Stream, StreamCatalog
+from placement.state.sync_log import SyncLog
 from placement.topology import Topology
 
 # Where the highest epoch of all dropped streams is remembered.
@@ -70,6 +74,9 @@ class ReadModel(Protocol):
     def current_replicas(self, shard: int) -> list[int]:
         """List the nodes that hold a whole replica of a shard, by slot."""
 
+    def node_loads(self) -> NodeLoads | None:
+        """Make the loads of the nodes by resource; None where no resource is counted."""
+
 
 class ClusterState:
     """Holds nodes, streams, planned replicas, moves and memory, and alone changes them."""
@@ -78,19 +85,26 @@ class ClusterState:
         """Begin with an empty state; `topology`: the fleet, where it is known already."""
         self.configuration = configuration
         self.topology = Topology(configuration.levels) if topology is None else topology
-        self.table = AssignmentTable()
+        self.table = AssignmentTable([each.led for each in configuration.resources])
         self.ledger = Ledger()
         self.nodes: dict[str, NodeView] = {}
         # Domains by path, with how many nodes stand in each whose location is trusted.
         self.domain_paths: Counter[str] = Counter()
         # Nodes whose location is in doubt or not agreed to.
         self.undecided_locations: set[str] = set()
+        # Shards whose replicas are to be observed before anything is done for them.
+        self.awaited: set[int] = set()
         self.now = 0
+        names = [each.name for each in configuration.resources]
+        self._copied_row = names.index(COPIED_RESOURCE) if COPIED_RESOURCE in names else None
         self.streams = StreamCatalog(configuration.default_policy, self.topology, self.table)
         self.publisher = Publisher(self.topology, self.table, self.ledger, self.streams)
         self.memory = MemoryStore(self.publisher)
         known = (self.table, self.ledger, self.streams, self.publisher, self.memory)
         self.moves = MoveLog(configuration, *known)
+        self.sync = SyncLog(self.topology, self.streams, self.memory)
+        counted = (self.topology, self.table, self.streams, self.publisher)
+        self.loads = LoadLog(configuration.resources, *counted, self.current_replicas)
 
     def begin(self, now: int) -> None:
         """Begin a batch at `now` (ms); the core's time never goes back."""
@@ -99,6 +113,11 @@ class ClusterState:
 
     def finish(self) -> Ready:
         """Publish the shards that changed, and hand the batch over."""
+        for shard in self.sync.shards & self.publisher.changed_shards:
+            # A replica that has left the shard is another one when it comes back.
+            self.sync.note(
+                shard, self.sync.nodes_of(shard).intersection(self.current_replicas(shard))
+            )
         return self.publisher.finish()
 
     # Questions
@@ -113,8 +132,53 @@ class ClusterState:
         return made
 
     def view(self) -> View:
-        """Make the view of topology and load in which the next plan places."""
-        return View(self.topology, self.table, self.streams.policy_of, self.streams.spec_of)
+        """Make the view of topology and load in which the next plan places.
+
+        Where no node says what it has of any resource, the view counts replicas alone.
+        """
+        known = self.topology, self.table, self.streams.policy_of, self.streams.spec_of
+        loads = self.node_loads()
+        return View(*known, None if loads is None or not loads.is_bounded else loads)
+
+    def node_loads(self) -> NodeLoads | None:
+        """Make the loads of the nodes by resource; None where no resource is counted."""
+        borne, resources = self.borne(), self.configuration.resources
+        if borne is None:
+            return None
+        return NodeLoads(self.topology, resources, borne, np.zeros(len(resources), np.int64))
+
+    def borne(self) -> NDArray[np.int64] | None:
+        """Sum what the nodes bear by resource: planned replicas, and those still to leave."""
+        if self.table.loads is None:
+            return None
+        borne = self.table.loads.on_nodes(self.topology.size)
+        for node in self.ledger.leaving:
+            if node != EMPTY:
+                borne[:, node] += self._leaving_from(node)
+        return borne
+
+    def borne_by(self, node: int) -> NDArray[np.int64]:
+        """Sum what one node bears by resource; see `borne`."""
+        assert self.table.loads is not None, "no resource is counted"
+        found: NDArray[np.int64] = self.table.loads.on_node(node) + self._leaving_from(node)
+        return found
+
+    def bytes_of(self, shard: int) -> int | None:
+        """Return the bytes that a copy of the shard transfers; None where they are not counted."""
+        row = self._copied_row
+        return (
+            None if row is None or self.table.loads is None else self.table.loads.load(row, shard)
+        )
+
+    def _leaving_from(self, node: int) -> NDArray[np.int64]:
+        """Sum the loads of the replicas that moves under way take off a node; followers' loads."""
+        resources, columns = self.configuration.resources, self.table.loads
+        assert columns is not None, "no resource is counted"
+        found = np.zeros(len(resources), np.int64)
+        for opened in self.ledger.moves_of_node(node):
+            if opened.removed == node and not opened.is_hand_over:
+                found += columns.of_shard(opened.shard)
+        return np.where([each.led for each in resources], 0, found)
 
     def current_replicas(self, shard: int) -> list[int]:
         """List the nodes that hold a whole replica, by slot: while a move runs, its source."""
@@ -122,6 +186,14 @@ class ClusterState:
         if opened:
             opened.put_source_back(nodes)
         return nodes
+
+    def in_sync_replicas(self, shard: int) -> list[int]:
+        """List the nodes that hold a replica that is complete and in sync, by slot.
+
+        EMPTY stands for those that are not.
+        """
+        nodes, behind = self.current_replicas(shard), self.sync.nodes_of(shard)
+        return [EMPTY if node in behind else node for node in nodes] if behind else nodes
 
     def backed_off_targets(self, shard: int) -> frozenset[int]:
         """Find the nodes on which a move of the shard has failed just now."""
@@ -173,6 +245,8 @@ class ClusterState:
         before = None if known is None else known.decision
         stream = self.streams.upsert(decision, policy)
         self.publisher.publish_decision(decision, before)
+        if before is not None and before.spec.expected_load != decision.spec.expected_load:
+            self.loads.enter(stream)
         return stream
 
     def forget_stream(self, name: str) -> None:
@@ -205,7 +279,22 @@ class ClusterState:
         slots = slots or self.table.factor(stream.shards[0])
         added = self.streams.add_shards(stream, count, slots)
         self.publisher.enter_shards(added, self._epoch_floor)
+        self.loads.enter(stream)
         return added
+
+    def await_replicas(self, shards: Iterable[int]) -> None:
+        """Leave shards, of which nothing is published yet, alone until they have been observed."""
+        self.awaited.update(shards)
+
+    def adopt_replicas(self, shards: Sequence[int], lists: Sequence[Sequence[int]]) -> None:
+        """Put the replicas of awaited shards where they were observed, by shard, leader first."""
+        self.awaited.difference_update(shards)
+        index = np.asarray(shards, np.int64)
+        # Streams may have been dropped since the shards were entered.
+        self.publisher.begin_epochs(index, self._epoch_floor)
+        counts = np.fromiter(map(len, lists), np.int64, len(lists))
+        nodes = np.fromiter(chain.from_iterable(lists), np.int64, int(counts.sum()))
+        self.place_replicas(index, counts, nodes)
 
     @property
     def _epoch_floor(self) -> int:
@@ -214,6 +303,9 @@ class ClusterState:
 
     def drop_shards(self, stream: Stream) -> None:
         """Remove a stream's assignments and violations, and free its shards."""
+        self.sync.forget(stream.shards)
+        self.loads.forget(stream)
+        self.awaited.difference_update(stream.shards)
         highest = self.publisher.retract_shards(stream)
         if stream.shards:
             self.memory.remember(*_EPOCH_FLOOR, {"epoch": max(highest, self._epoch_floor)})

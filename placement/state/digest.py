@@ -6,12 +6,14 @@ held exactly the state of the marker. Records of shards, of which there are mill
 columns, all others one by one.
 
 Every field of every record counts, each by its place or name, except for fields that are None: a
-field that is added later changes no digest of states without it. Two fields are left out because a
-rebuild does not read them back: `Assignment.decided_at`, which is not kept by shard, and the
-entries of `Reason.seen` after the first `SEEN_MAX`, which are not published.
+field that is added later changes no digest of states without it. Three fields are left out because
+a rebuild does not read them back: `Assignment.decided_at`, which is not kept by shard,
+`Assignment.uid`, which is that of the stream's decision, and the entries of `Reason.seen` after the
+first `SEEN_MAX`, which are not published.
 """
 
 import json
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ from placement.model import (
     Move,
     NodeView,
     Reason,
+    ShardLoad,
     Violation,
 )
 
@@ -107,7 +110,7 @@ def of_assignments(
 
 def of_extras(record: Assignment) -> int:
     """Hash the open move and the roles in an assignment; 0 where it has neither."""
-    _, _, _, _, adding, removing, move_id, _, roles = record
+    _, _, _, _, adding, removing, move_id, _, roles, _ = record
     if not (adding or removing or move_id or roles):
         return 0
     return digest64(",".join(adding), ",".join(removing), move_id or "", *(roles or ()))
@@ -124,6 +127,12 @@ def of_violations(violations: tuple[Violation, ...]) -> int:
     `hash_with_keys` adds stream and shard.
     """
     return hash64("\x1f".join(["violations", *[_join_fields(each[2:]) for each in violations]]))
+
+
+def of_load(load: ShardLoad) -> int:
+    """Hash a record of a shard's load."""
+    amounts = ",".join("=".join(map(str, pair)) for pair in load.amounts)
+    return digest64("load", load.stream, load.shard, amounts, load.node_id, load.at)
 
 
 def of_memory(memory: Memory) -> int:
@@ -144,6 +153,8 @@ def _join_fields(values: tuple[Any, ...]) -> str:
     return "\x1e".join(texts).rstrip("\x1e")
 
 
+# The replicas of a dead node share their reason, in a move and in a violation each.
+@lru_cache(maxsize=256)
 def _reason_text(reason: Reason) -> str:
     r = reason
     plain = f"{r.code}\x1d{r.message}\x1d{r.need}\x1d{r.have}\x1d{r.level}\x1d{r.rule}"

@@ -15,7 +15,7 @@ from placement.state.cluster_state import ReadModel
 
 def of_state(state: ReadModel) -> str:
     """Compute the digest of a state by the first formula."""
-    found = state.publisher.digest.copy()
+    found = state.publisher.current_digest().copy()
     for view in state.nodes.values():
         found.change(digest.of_node(view), _of_node(view))
     for stream in state.streams.values():

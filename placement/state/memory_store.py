@@ -11,6 +11,7 @@ objects. They live in the compacted topic `state.v1`, so that a restart goes on 
 - `fleet`, by three names: when nodes came, and what was reported of it (`nodes/admission.py`)
 - `backoff`, by shard and node: moves that failed (`moves/backoff.py`)
 - `unmark`, by move: cancellations that are not confirmed (`moves/cancellations.py`)
+- `out_of_sync`, by shard: replicas that executors found incomplete (`sync_log.py`)
 - `epochs`, `highest`: of all streams that were dropped (`cluster_state.py`)
 """
 

@@ -59,7 +59,10 @@ class MoveLog:
     def _follow_end(self, ended: OpenMove) -> None:
         """Update the planned arrangement after a move has ended."""
         shard, move = ended.shard, ended.move
-        if move.state is not MoveState.COMPLETED:
+        if ended.is_hand_over:
+            if move.state is MoveState.COMPLETED:
+                self._table.swap(shard, 0, self._table.nodes(shard).index(ended.leader))
+        elif move.state is not MoveState.COMPLETED:
             self._table.set(shard, move.slot, ended.removed)
         elif move.kind is MoveKind.REMOVE:
             self._table.lay_out(shard, self._streams.nodes_without(shard, move.slot))

@@ -25,6 +25,7 @@ from placement.model import (
     Ready,
     Reason,
     Refused,
+    ShardLoad,
     Violation,
 )
 from placement.moves import Ledger
@@ -73,12 +74,13 @@ class Publisher:
         self._topology, self._table, self._ledger = topology, table, ledger
         self._streams = streams
         self.ready = Ready()
-        self.digest = digest.Digest()
+        self._digest = digest.Digest()
         self.violations: dict[int, Violations] = {}
         self.now = 0
         self._changed: dict[int, None] = {}
         self._columns = PublishedColumns()
         self._move_hashes: dict[str, int] = {}
+        self._unhashed: dict[str, Move] = {}
 
     def begin(self, now: int) -> None:
         """Begin a batch at `now` (ms), of which nothing is published yet."""
@@ -91,11 +93,27 @@ class Publisher:
         self._changed.clear()
         return self.ready
 
+    def current_digest(self) -> digest.Digest:
+        """Return the digest of all that is published, this batch included.
+
+        Moves are hashed only here: plans, which never ask, issue them by the thousand.
+        """
+        for move_id, move in self._unhashed.items():
+            hashed = digest.of_move(move)
+            self._digest.change(self._move_hashes.get(move_id, 0), hashed)
+            self._move_hashes[move_id] = hashed
+        self._unhashed.clear()
+        return self._digest
+
     # Assignments
 
     def epoch(self, shard: int) -> int:
         """Read the epoch at which a shard was published last."""
         return int(self._columns.epochs[shard])
+
+    def current_epoch(self, shard: int) -> int:
+        """Compute the epoch of a shard as changed by the events so far, published or not yet."""
+        return self.epoch(shard) + (shard in self._changed)
 
     def next_epoch(self, shard: int) -> int:
         """Compute the epoch that this batch publishes for a changed shard."""
@@ -109,6 +127,11 @@ class Publisher:
         """Mark the assignments of all these shards for publication with this batch."""
         self._changed.update(dict.fromkeys(shards))
 
+    @property
+    def changed_shards(self) -> set[int]:
+        """Return the shards whose assignments this batch changes."""
+        return {*self._changed}
+
     def changed_streams(self) -> set[str]:
         """Name the streams of the shards whose assignments this batch changes."""
         return self._streams.names_of(self._changed)
@@ -116,6 +139,16 @@ class Publisher:
     def enter_shards(self, shards: range, epoch: int) -> None:
         """Begin the epochs of new shards above `epoch`."""
         self._columns.enter(shards, self._table.shards, epoch)
+
+    def begin_epochs(self, shards: NDArray[np.int64], epoch: int) -> None:
+        """Begin the epochs of shards that were entered and never published anew above `epoch`."""
+        self._columns.epochs[shards] = epoch
+
+    def unpublished(self, shards: Sequence[int]) -> list[int]:
+        """List those of the shards whose assignments were never published."""
+        index = np.asarray(shards, np.int64)
+        found: list[int] = index[self._columns.assignments[index] == 0].tolist()
+        return found
 
     def retract_shards(self, stream: Stream) -> int:
         """Publish tombstones for the violations and assignments of all a stream's shards; returns
@@ -127,7 +160,7 @@ class Publisher:
             self._changed.pop(shard, None)
             if columns.assignments[shard]:
                 self.ready.dropped.append((stream.name, number))
-        self.digest.exchange(columns.assignments[shards], np.zeros(0, np.uint64))
+        self._digest.exchange(columns.assignments[shards], np.zeros(0, np.uint64))
         highest = int(columns.epochs[shards].max(initial=0))
         columns.forget(shards)
         return highest
@@ -161,8 +194,9 @@ class Publisher:
         epochs, lists = self._columns.epochs[shards].tolist(), nodes.tolist()
         ids, now = self._topology.ids, self.now
         replicas = [tuple([ids[node] for node in each if node != EMPTY]) for each in lists]
+        uids = {name: self._streams[name].spec.uid for name in {name for name, _ in keys}}
         made = [
-            Assignment(name, number, epoch, listed, (), (), None, now)
+            Assignment(name, number, epoch, listed, (), (), None, now, None, uids[name])
             for (name, number), epoch, listed in zip(keys, epochs, replicas, strict=True)
         ]
         extras = np.zeros(len(made), np.uint64)
@@ -194,7 +228,7 @@ class Publisher:
             self._topology.digests[nodes],
             extras,
         )
-        self.digest.exchange(columns.assignments[shards], hashes)
+        self._digest.exchange(columns.assignments[shards], hashes)
         columns.assignments[shards] = hashes
 
     def _shards_with_extras(
@@ -214,7 +248,7 @@ class Publisher:
 
     def _add_extras(self, shard: int, nodes: Sequence[int], plain: Assignment) -> Assignment:
         """Add a shard's open move and the roles of its replicas to its assignment."""
-        name, number, epoch, replicas, adding, removing, move_id, now, _ = plain
+        name, number, epoch, replicas, adding, removing, move_id, now, _, uid = plain
         if opened := self._ledger.by_shard.get(shard):
             move = opened.move
             adding = (move.add,) if move.add else ()
@@ -222,7 +256,8 @@ class Publisher:
             move_id = move.move_id
         stream = self._streams[name]
         roles = role_names(stream.policy, stream.copies, nodes, self._topology)
-        return Assignment(name, number, epoch, replicas, adding, removing, move_id, now, roles)
+        shown = (adding, removing, move_id, now, roles, uid)
+        return Assignment(name, number, epoch, replicas, *shown)
 
     # Violations
 
@@ -267,30 +302,30 @@ class Publisher:
             hashes[[not each for each in said.values()]] = 0
             for shard in [shard for shard, each in said.items() if not each]:
                 del self.violations[shard]
-        self.digest.exchange(known[shards], hashes)
+        self._digest.exchange(known[shards], hashes)
         known[shards] = hashes
 
     # Nodes, streams, moves, memory
 
     def publish_node(self, view: NodeView, before: NodeView | None) -> None:
         """Publish a node in place of what was published of it `before`."""
-        self.digest.change(digest.of_node(before) if before else 0, digest.of_node(view))
+        self._digest.change(digest.of_node(before) if before else 0, digest.of_node(view))
         self.ready.topology[view.node_id] = view
 
     def retract_node(self, view: NodeView) -> None:
         """Publish a tombstone for a node."""
-        self.digest.change(digest.of_node(view), 0)
+        self._digest.change(digest.of_node(view), 0)
         self.ready.topology[view.node_id] = None
 
     def publish_decision(self, decision: Decision, before: Decision | None) -> None:
         """Publish a decision in place of the stream's decision `before`."""
         known = digest.of_decision(before) if before else 0
-        self.digest.change(known, digest.of_decision(decision))
+        self._digest.change(known, digest.of_decision(decision))
         self.ready.decisions[decision.stream] = decision
 
     def retract_decision(self, decision: Decision) -> None:
         """Publish a tombstone for the decision of a stream that has no shards any more."""
-        self.digest.change(digest.of_decision(decision), 0)
+        self._digest.change(digest.of_decision(decision), 0)
         self.ready.forgotten.append(decision.stream)
 
     def publish_move(self, move: Move) -> None:
@@ -300,25 +335,32 @@ class Publisher:
 
     def load_move(self, move: Move) -> None:
         """Restore a move as it was published."""
-        hashed = digest.of_move(move)
-        self.digest.change(self._move_hashes.pop(move.move_id, 0), hashed)
-        self._move_hashes[move.move_id] = hashed
+        self._unhashed[move.move_id] = move
 
     def retract_move(self, move: Move) -> None:
         """Publish a tombstone for a move."""
-        self.digest.change(self._move_hashes.pop(move.move_id, 0), 0)
+        self._unhashed.pop(move.move_id, None)
+        self._digest.change(self._move_hashes.pop(move.move_id, 0), 0)
         self.ready.moves[move.move_id] = (move, True)
 
     def publish_memory(self, memory: Memory, before: Memory | None) -> None:
         """Publish something to be remembered in place of what was remembered `before`."""
         known = digest.of_memory(before) if before else 0
-        self.digest.change(known, digest.of_memory(memory))
+        self._digest.change(known, digest.of_memory(memory))
         self.ready.memory[memory.kind, memory.name] = memory
 
     def retract_memory(self, memory: Memory) -> None:
         """Publish a tombstone for something remembered."""
-        self.digest.change(digest.of_memory(memory), 0)
+        self._digest.change(digest.of_memory(memory), 0)
         self.ready.memory[memory.kind, memory.name] = None
+
+    def publish_load(self, stream: str, shard: int, load: ShardLoad | None) -> None:
+        """Publish a shard's load, or a tombstone; `exchange_loads` counts it into the digest."""
+        self.ready.loads[stream, shard] = load
+
+    def exchange_loads(self, before: NDArray[np.uint64], after: NDArray[np.uint64]) -> None:
+        """Replace hashes of published loads in the digest; 0 stands for none."""
+        self._digest.exchange(before, after)
 
     # Words of this batch that change nothing
 
@@ -336,9 +378,9 @@ class Publisher:
         """Refuse the event at `index` of the batch."""
         self.ready.refused.append(Refused(index, reason))
 
-    def count(self, name: str) -> None:
-        """Count an event that changes nothing, by the name of its metric."""
-        self.ready.counts[name] = self.ready.counts.get(name, 0) + 1
+    def count(self, name: str, by: int = 1) -> None:
+        """Count what changes nothing, by the name of its metric."""
+        self.ready.counts[name] = self.ready.counts.get(name, 0) + by
 
 
 def _find_news(before: Violations, now: Violations) -> Violations | None:

@@ -104,6 +104,9 @@ def rebuild(state: ClusterState, records: Published, now: int) -> None:
         _restore_stream(state, decision, longest.get(decision.stream, 0))
     columns.fill(state)
     _restore_moves(state, assignments, {move.move_id: move for move in records.moves})
+    for stream in state.streams.values():
+        if stream.spec.adopt is not None:
+            state.await_replicas(state.publisher.unpublished(stream.shards))
     by_shard = ((*found[0].key, found) for found in records.violations)
     state.publisher.publish_violations(
         (state.streams[name].shards[number], (name, number), found)
@@ -111,7 +114,10 @@ def rebuild(state: ClusterState, records: Published, now: int) -> None:
     )
     for memory in records.memory:
         state.memory.load(memory)
+    state.loads.load(records.loads)
     state.moves.resume()
+    state.sync.resume()
+    state.loads.resume()
     # What was published again to get here is no part of the first batch.
     state.begin(now)
 
@@ -180,10 +186,11 @@ def _restore_shard(state: ClusterState, assignment: Assignment, moves: Mapping[s
             nodes.insert(move.slot, added)
             if EMPTY in nodes:
                 nodes.remove(EMPTY)
-        else:
+        elif move.kind is not MoveKind.LEADER:
             nodes[move.slot] = added
         source = state.topology.index[move.source] if move.source else EMPTY
-        state.moves.load_open(OpenMove(move, shard, removed, added, source))
+        leader = state.topology.index[move.leader] if move.leader else EMPTY
+        state.moves.load_open(OpenMove(move, shard, removed, added, source, leader))
     state.load_shard(shard, nodes)
     return shard
 

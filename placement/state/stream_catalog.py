@@ -157,6 +157,18 @@ class StreamCatalog(Mapping[str, Stream]):
         """Hash the name of each shard's stream (`hash64`), for digests."""
         return np.frombuffer(self._name_hashes, np.uint64)[self._table.streams_of(shards)]
 
+    def other_uid(self, name: str, uid: str | None) -> Reason | None:
+        """Return why a message is about another stream of this name, with another `uid`.
+
+        None where one of both has none, or there is no such stream.
+        """
+        stream = self._streams.get(name)
+        known = None if stream is None else stream.spec.uid
+        if uid is None or known is None or uid == known:
+            return None
+        message = f"stream '{name}' has uid '{known}', the message is about uid '{uid}'"
+        return Reason(Code.STREAM_UID_DIFFERS, message)
+
     def unknown_shard(self, name: str, number: int) -> Reason | None:
         """Return why no shard of this number exists or has existed lately.
 

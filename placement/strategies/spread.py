@@ -115,7 +115,7 @@ class SpreadStrategy(ByRules):
         rules = self.rules(policy, view.topology)
         if not view.topology.can_lead[candidates(policy, view)].all():
             rules = (*rules, _MAY_LEAD)
-        elif spec.shards >= BULK_FROM and can_spread_in_bulk(policy.rules, view.topology):
+        elif _is_for_bulk(spec, view) and can_spread_in_bulk(policy.rules, view.topology):
             after = view.fork()
             whole = spread_in_bulk(spec, policy, rules, after)
             everywhere = policy.rule_context(spec, view.topology)
@@ -141,6 +141,11 @@ class SpreadStrategy(ByRules):
     def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """Choose the best candidate by the rules, load and nearness, avoiding dead ends."""
         return choose_ahead(self.rules(policy, view.topology), mask, need, view)
+
+
+def _is_for_bulk(spec: StreamSpec, view: View) -> bool:
+    """Return whether the stream is large; the bulk walk evens out replicas, and no resources."""
+    return spec.shards >= BULK_FROM and view.loads is None
 
 
 @dataclass(frozen=True, slots=True)

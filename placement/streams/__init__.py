@@ -6,6 +6,7 @@ parts below them; does not know `repair`.
 
 from placement.streams.alteration import (
     Alteration,
+    awaited_reasons,
     count_whole_shards,
     is_obsolete,
     is_resolved,
@@ -28,6 +29,7 @@ __all__ = [
     "SHARDS_MAX",
     "Alteration",
     "Answer",
+    "awaited_reasons",
     "check_counts",
     "check_repair_mode",
     "compile_request",

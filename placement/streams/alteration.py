@@ -29,16 +29,30 @@ from placement.policy import Policy
 from placement.state import ClusterState, Stream
 from placement.strategies import STRATEGIES
 from placement.streams.adoption import place_missing, rule_warnings
-from placement.streams.decision import Answer, compile_request, outcome_of, place_in, spec_of
+from placement.streams.decision import (
+    Answer,
+    compile_request,
+    outcome_of,
+    place_in,
+    spec_of,
+    why_awaited,
+)
 
 
 def count_whole_shards(state: ClusterState, stream: Stream, decision: Decision) -> Decision:
-    """Return the decision with the replicas that are complete now; copies under way are missing."""
-    counts = (
-        sum(node != EMPTY for node in state.current_replicas(shard)) for shard in stream.shards
+    """Return the decision with the replicas that are complete now; copies under way are missing.
+
+    Shards that have not been observed yet are neither whole nor do they lack any.
+    """
+    known = [shard for shard in stream.shards if shard not in state.awaited]
+    counts = (state.table.padded_rows(np.asarray(known, np.int64)) != EMPTY).sum(axis=1)
+    for row, shard in enumerate(known):
+        if shard in state.ledger.by_shard:
+            counts[row] = sum(node != EMPTY for node in state.current_replicas(shard))
+    lacks = np.maximum(stream.copies - counts, 0)
+    return replace(
+        decision, replicas_missing=int(lacks.sum()), shards_placed=int((lacks == 0).sum())
     )
-    lacks = [max(stream.copies - count, 0) for count in counts]
-    return replace(decision, replicas_missing=sum(lacks), shards_placed=lacks.count(0))
 
 
 def reassess(
@@ -47,9 +61,14 @@ def reassess(
     """Return the decision with the outcome of the stream as it stands in the table.
 
     `lacking`: why some replicas find no node, if that is known. Outcome is `partial` while replicas
-    are missing, `degraded` where rules are broken, else `placed`.
+    are missing or have not been observed, `degraded` where rules are broken, else `placed`.
     """
     decision = count_whole_shards(state, stream, decision)
+    awaited = awaited_reasons(state, stream)
+    if awaited:
+        # Its rules are judged when all of it is known.
+        why = (*awaited, *lacking)
+        return replace(decision, outcome=Outcome.PARTIAL, reasons=why, warnings=())
     warnings = current_rule_warnings(state, stream)
     if decision.replicas_missing:
         missing = decision.replicas_missing
@@ -58,6 +77,12 @@ def reassess(
         return replace(decision, outcome=Outcome.PARTIAL, reasons=why, warnings=warnings)
     outcome = Outcome.DEGRADED if warnings else Outcome.PLACED
     return replace(decision, outcome=outcome, reasons=(), warnings=warnings)
+
+
+def awaited_reasons(state: ClusterState, stream: Stream) -> tuple[Reason, ...]:
+    """Say how many shards of a stream have not been observed yet; nothing where all have."""
+    awaited = sum(shard in state.awaited for shard in stream.shards) if state.awaited else 0
+    return (why_awaited(stream.spec, awaited),) if awaited else ()
 
 
 def is_resolved(state: ClusterState, stream: Stream) -> bool:
@@ -124,6 +149,7 @@ def plan_alteration(
     if isinstance(given, Reason):
         return (given,)
     view = state.view()
+    view.bear(state.loads.of_new_shard(spec))
     answer = _try_extending(state, stream, spec, policy, given, view)
     if answer.outcome is Outcome.REJECTED:
         return answer.reasons
@@ -200,6 +226,10 @@ def _view_without(state: ClusterState, stream: Stream) -> View:
     view.load -= np.bincount(rows[rows != EMPTY], minlength=state.topology.size)
     leaders = rows[:, 0]
     view.leaders -= np.bincount(leaders[leaders != EMPTY], minlength=state.topology.size)
+    if view.loads is not None and state.table.loads is not None:
+        shards = np.asarray(stream.shards, np.int64)
+        view.loads.remove_all(state.table.loads.of_shards(shards), rows)
+        view.bear(state.loads.of_new_shard(stream.spec))
     return view
 
 
@@ -213,6 +243,8 @@ def is_obsolete(state: ClusterState, opened: OpenMove, stream: Stream, same: boo
     """
     if opened.move.kind is MoveKind.REMOVE:
         return False
+    if opened.is_hand_over:
+        return not same
     assert stream.policy is not None
     topology = state.topology
     fenced = not (topology.eligible[opened.added] or same)

@@ -6,12 +6,14 @@ from dataclasses import dataclass, replace
 from placement.allocator import Placement, View, find_unmet
 from placement.assignments import EMPTY
 from placement.model import (
+    Adoption,
     Band,
     Code,
     Decision,
     Outcome,
     Reason,
     RepairMode,
+    StreamAltered,
     StreamRequested,
     StreamSpec,
 )
@@ -66,7 +68,9 @@ def decide(
     if isinstance(policy, Reason):
         answer, compiled, strategy = Answer(Outcome.REJECTED, reasons=(policy,)), None, ""
     else:
-        answer = place(state, spec, policy, event.replicas)
+        awaits = spec.adopt == Adoption.OBSERVED
+        given = event.replicas
+        answer = await_lists(state, spec, policy) if awaits else place(state, spec, policy, given)
         compiled, strategy = policy, policy.strategy
     rejected = answer.outcome is Outcome.REJECTED
     decision = Decision(
@@ -101,6 +105,22 @@ def compile_request(state: ClusterState, event: StreamRequested) -> Policy | Rea
     return find_contradiction(policy, rules, policy.copies(event.replication_factor)) or policy
 
 
+def await_lists(state: ClusterState, spec: StreamSpec, policy: Policy) -> Answer:
+    """Accept a stream whose replicas are to be observed; nothing of it is placed before that."""
+    wrong = STRATEGIES[policy.strategy].find_fault(spec, policy, state.topology)
+    if wrong:
+        return Answer(Outcome.REJECTED, reasons=(wrong,))
+    return Answer(Outcome.PARTIAL, reasons=(why_awaited(spec, spec.shards),))
+
+
+def why_awaited(spec: StreamSpec, awaited: int) -> Reason:
+    """Say how many shards of a stream that is being adopted have not been observed yet."""
+    message = (
+        f"the replicas of {awaited} of {spec.shards} shards of '{spec.stream}' are not observed yet"
+    )
+    return Reason(Code.REPLICAS_AWAITED, message, spec.shards, spec.shards - awaited)
+
+
 def place(
     state: ClusterState,
     spec: StreamSpec,
@@ -113,6 +133,7 @@ def place(
     `placement/policy/README.md`.
     """
     view = state.view()
+    view.bear(state.loads.of_new_shard(spec))
     return place_in(view, spec, policy, given)
 
 
@@ -301,7 +322,9 @@ def spec_of(state: ClusterState, event: StreamRequested) -> StreamSpec:
 
     The Timeplus string of `placement_policies` is kept in compact form.
     """
-    policies = event.placement_policies
+    known, policies = state.streams.get(event.stream), event.placement_policies
+    # What an alteration keeps of the creation.
+    created = known.spec if known is not None and isinstance(event, StreamAltered) else None
     if policies is not None:
         parsed = parse_placement_policies(policies)
         policies = policies if isinstance(parsed, Reason) else parsed.compact()
@@ -319,4 +342,7 @@ def spec_of(state: ClusterState, event: StreamRequested) -> StreamSpec:
         dimension=event.dimension,
         ranges=event.ranges,
         repair=event.repair,
+        uid=event.uid if created is None else created.uid,
+        adopt=event.adopt if created is None else created.adopt,
+        expected_load=event.expected_load,
     )

@@ -181,6 +181,11 @@ class Topology:
         return self._dead[: self.size]
 
     @property
+    def held(self) -> NDArray[np.bool_]:
+        """True for each node whose replicas are meant to stay although it is dead."""
+        return self._held[: self.size]
+
+    @property
     def digests(self) -> NDArray[np.uint64]:
         """Hash of each node's id, for content-seeded ties."""
         return self._digest[: self.size]
@@ -353,10 +358,6 @@ class Topology:
         self._held[node] = held
         condition = (self.liveness[node], self.administrative[node], self.guard[node])
         self.set_condition(node, *condition)
-
-    def is_held(self, node: int) -> bool:
-        """Return whether a hold keeps the node's replicas, should it be dead."""
-        return bool(self._held[node])
 
     def occupied_domains(self, scopes: Iterable[Scope]) -> dict[Scope, set[int]]:
         """List the domains of each scope in which a node counts for rules."""

@@ -107,6 +107,22 @@ PluginOption = Annotated[
 ]
 
 
+def parse_rate(text: str | None, option: str) -> int | None:
+    """Parse bytes a second, such as 50MB, as the value of an option. Raises BadParameter."""
+    from pydantic import ByteSize, TypeAdapter, ValidationError
+
+    if text is None:
+        return None
+    try:
+        rate = int(TypeAdapter(ByteSize).validate_python(text))
+    except ValidationError:
+        rate = 0
+    if rate < 1:
+        message = f"'{text}' is no number of bytes a second, such as 50MB, 10MiB or 1000000"
+        raise typer.BadParameter(message, param_hint=option)
+    return rate
+
+
 def load_connection(
     config: Path | None,
     bootstrap: str | None,

@@ -101,6 +101,17 @@ UntilBalanced = Annotated[
     ),
 ]
 
+Rate = Annotated[
+    str | None,
+    typer.Option(
+        "--rate",
+        metavar="BYTES",
+        help="Say how long the copies take where each node sends and receives so many bytes a "
+        "second: 50MB, 10MiB.",
+        show_default=False,
+    ),
+]
+
 PlanOutputOption = Annotated[
     PlanOutput,
     typer.Option(

@@ -11,6 +11,9 @@ from streaming.codec.inputs import (
     event_of_verdict,
     events_of_cluster,
     hash_body,
+    loads_of_stream,
+    report_of_message,
+    resources_of_cluster,
     statement,
 )
 from streaming.codec.journal import (
@@ -24,12 +27,14 @@ from streaming.codec.records import (
     OutRecord,
     log_record,
     parse_decision,
+    parse_load,
     parse_memory,
     parse_move,
     parse_node,
     parse_published,
     parse_violations,
     ready_records,
+    spec_body,
 )
 from streaming.codec.values import fields_of, parse_assignment, reason_body, tags_of
 
@@ -48,11 +53,13 @@ __all__ = [
     "fields_of",
     "hash_body",
     "journal_event",
+    "loads_of_stream",
     "log_record",
     "parse_assignment",
     "parse_configuration",
     "parse_decision",
     "parse_journal_event",
+    "parse_load",
     "parse_memory",
     "parse_move",
     "parse_node",
@@ -60,6 +67,9 @@ __all__ = [
     "parse_violations",
     "ready_records",
     "reason_body",
+    "report_of_message",
+    "resources_of_cluster",
+    "spec_body",
     "statement",
     "tags_of",
 ]

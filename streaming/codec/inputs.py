@@ -22,6 +22,7 @@ from placement.liveness import (
     Unregistration,
     Verdict,
 )
+from placement.load_reports import LoadReport
 from placement.model import (
     AckKind,
     Action,
@@ -35,6 +36,9 @@ from placement.model import (
     NodeChanged,
     OperatorAsked,
     ReplicaLost,
+    ReplicasObserved,
+    Resource,
+    ShardLoad,
     StreamAltered,
     StreamCreated,
     StreamDropped,
@@ -44,7 +48,7 @@ from schemas.cluster import Cluster, ClusterNode, ClusterNodeStatus, ClusterStre
 from schemas.inputs import InputMessage, StreamRequest
 from schemas.requests import OperatorRequest, TimedRequest
 from streaming.codec.packets import RawRecord
-from streaming.codec.values import tags_of
+from streaming.codec.values import amounts_of, tags_of
 
 # A node that is only registered has given no sign of life yet: it takes no replicas.
 _CLUSTER_LIVENESS = {
@@ -90,9 +94,10 @@ def statement(message: inputs.NodeMessage, raw: RawRecord, elapsed: int) -> Stat
     """Make a statement of a node's or detector's message, which keeps its type. `elapsed`: ms on
     the partition's clock since the batch's first record; the raw record goes along."""
     fields = message.model_dump()
-    if fields.get("replaces", "") is None:
-        # As it was hashed before the field was there.
-        del fields["replaces"]
+    for name in ("replaces", "capacities"):
+        if fields.get(name, "") is None:
+            # As it was hashed before the field was there.
+            del fields[name]
     where = (raw.offset, elapsed, raw.at)
     life = (message.node_id, message.incarnation, message.sequence)
     return Statement(*where, *life, _statement_body(message), hash_body(fields), raw)
@@ -123,6 +128,7 @@ def _attributes(node: inputs.NodeRegistered | ClusterNode) -> NodeAttributes:
         node.capacity,
         node.leader,
         node.tokens,
+        amounts_of(getattr(node, "capacities", None)),
     )
 
 
@@ -159,6 +165,13 @@ def event_of_tombstone(key: bytes | None, at: int) -> LocationResolved | None:
     return LocationResolved(at, name, None, "inventory", "it was removed from the inventory")
 
 
+def report_of_message(message: inputs.NodeLoadReported, at: int) -> LoadReport:
+    """A report of loads, in columns."""
+    life = (message.node_id, message.incarnation, message.sequence)
+    shards = ((each.stream, each.shard, each.uid, each.amounts) for each in message.shards)
+    return LoadReport.of(at, life, shards, amounts_of(message.capacities) or ())
+
+
 def event_of_message(message: InputMessage, at: int) -> Event:
     """A message of the inventory, streams, acks or operator topic as an event; those of nodes
     come as verdicts."""
@@ -168,20 +181,34 @@ def event_of_message(message: InputMessage, at: int) -> Event:
         case inputs.NodeInventory():
             return LocationResolved(at, message.node_id, message.location, "inventory")
         case inputs.StreamCreated():
-            hashed = hash_body(message.model_dump())
+            hashed = hash_body(_fields_of(message))
             return _stream_event(StreamCreated, message, at, message.sequence, hashed)
         case inputs.StreamAltered():
             return _stream_event(
                 StreamAltered, message, at, message.sequence, _hash_with_name(message)
             )
         case inputs.StreamDropped():
-            return StreamDropped(at, message.stream, message.sequence, _hash_with_name(message))
+            hashed = _hash_with_name(message)
+            return StreamDropped(at, message.stream, message.sequence, hashed, message.uid)
         case acks.ReplicaLost():
             place = (message.stream, message.shard, message.node_id)
-            return ReplicaLost(at, *place, message.reason)
+            return ReplicaLost(at, *place, message.reason, message.uid)
+        case acks.ReplicasObserved():
+            return ReplicasObserved(
+                at,
+                message.stream,
+                message.shard,
+                message.epoch,
+                message.replicas,
+                message.leader,
+                message.in_sync,
+                message.uid,
+                message.following,
+            )
     kind = _ACKS[type(message)]
     assert isinstance(message, acks.MoveMessage)
     said = MoveAcked(at, kind, message.move_id, message.stream, message.shard, message.reason)
+    said = replace(said, uid=message.uid)
     if isinstance(message, acks.MoveProgressed):
         said = replace(said, bytes_done=message.bytes_done, bytes_total=message.bytes_total)
     return said
@@ -189,7 +216,16 @@ def event_of_message(message: InputMessage, at: int) -> Event:
 
 def _hash_with_name(message: inputs.StreamAltered | inputs.StreamDropped) -> str:
     """A hash that no message of another name has: what a stream was created with is no repeat."""
-    return hash_body({"type": type(message).__name__, **message.model_dump()})
+    return hash_body({"type": type(message).__name__, **_fields_of(message)})
+
+
+def _fields_of(message: inputs.StreamCreated | inputs.StreamAltered | inputs.StreamDropped) -> Any:
+    """Return the fields of a message as they are hashed: those that came later only if set."""
+    fields = message.model_dump()
+    for name in ("uid", "adopt", "expected_load"):
+        if fields.get(name, "") is None:
+            del fields[name]
+    return fields
 
 
 def event_of_order(request: OperatorRequest, at: int) -> OperatorAsked:
@@ -226,6 +262,26 @@ def events_of_cluster(cluster: Cluster) -> tuple[list[Event], list[Event]]:
     return nodes, [_stream_event(StreamCreated, stream, 0, 0, "") for stream in asked]
 
 
+def resources_of_cluster(cluster: Cluster) -> tuple[Resource, ...]:
+    """Return the resources of a cluster file, by name."""
+    return tuple(
+        Resource(name, each.capacity, each.balance, each.led)
+        for name, each in sorted(cluster.resources.items())
+    )
+
+
+def loads_of_stream(stream: ClusterStream) -> list[ShardLoad]:
+    """Make the records of what a cluster file knows of a stream's shards; no node has said it."""
+    known = sorted(stream.known_loads.items())
+    found = []
+    for shard in range(stream.shards):
+        listed = ((name, loads[shard]) for name, loads in known if shard < len(loads))
+        amounts = tuple((name, amount) for name, amount in listed if amount is not None)
+        if amounts:
+            found.append(ShardLoad(stream.stream, shard, amounts, "", 0))
+    return found
+
+
 def _stream_event(
     kind: type[_R], request: StreamRequest, at: int, sequence: int, hashed: str
 ) -> _R:
@@ -245,4 +301,7 @@ def _stream_event(
         dimension=request.dimension,
         ranges=request.ranges,
         repair=request.repair,
+        uid=getattr(request, "uid", None),
+        adopt=getattr(request, "adopt", None),
+        expected_load=amounts_of(request.expected_load),
     )

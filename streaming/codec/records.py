@@ -30,6 +30,7 @@ from placement.model import (
     Ready,
     Reporting,
     Severity,
+    ShardLoad,
     StreamSpec,
     Violation,
     ViolationClass,
@@ -42,11 +43,14 @@ from schemas.topics import (
     DECISIONS,
     MEMORY,
     MOVES,
+    SHARD_LOADS,
     TOPOLOGY,
     VIOLATIONS,
 )
 from streaming.codec.values import (
+    amounts_of,
     assignment_value,
+    attributes_body,
     attributes_of,
     fields_of,
     flaps_body,
@@ -93,6 +97,10 @@ def ready_records(ready: Ready, cell: str, at: int, commit: int) -> list[OutReco
         for (kind, name), memory in ready.memory.items()
     ]
     records += [
+        load_record(stream, shard, load, cell, at, commit)
+        for (stream, shard), load in ready.loads.items()
+    ]
+    records += [
         alert_record(alert, number, cell, commit) for number, alert in enumerate(ready.alerts)
     ]
     records += [
@@ -104,16 +112,24 @@ def ready_records(ready: Ready, cell: str, at: int, commit: int) -> list[OutReco
 def decision_record(decision: Decision, cell: str) -> OutRecord:
     """Key: stream."""
     body = fields_of(decision) | {
-        "spec": fields_of(decision.spec),
+        "spec": spec_body(decision.spec),
         "reasons": [reason_body(reason) for reason in decision.reasons],
         "warnings": [reason_body(warning) for warning in decision.warnings],
     }
     if decision.requested is not None:
-        body["requested"] = fields_of(decision.requested)
+        body["requested"] = spec_body(decision.requested)
     at = decision.decided_at
     # A stream that was forgotten begins with revision 1 again, maybe with an old sequence.
     version = (decision.sequence, decision.revision, at)
     return _record(DECISIONS, "Decision", decision.stream, body, cell, version, at)
+
+
+def spec_body(spec: StreamSpec) -> dict[str, Any]:
+    """A spec as decisions have it."""
+    body = fields_of(spec)
+    if spec.expected_load is not None:
+        body["expected_load"] = dict(spec.expected_load)
+    return body
 
 
 def forgotten_record(stream: str, cell: str, at: int, commit: int) -> OutRecord:
@@ -152,7 +168,7 @@ def node_record(node_id: str, view: NodeView | None, cell: str, at: int, commit:
     """Key: node id; None is a tombstone."""
     if view is None:
         return _record(TOPOLOGY, "NodeView", node_id, None, cell, ("forgotten", commit), at)
-    body = fields_of(view) | fields_of(view.attributes)
+    body = fields_of(view) | attributes_body(view.attributes)
     for name in ("attributes", "transitions", "reporting", "claimed", "source", "lives"):
         body.pop(name, None)
     body["location_source"] = view.source
@@ -165,7 +181,7 @@ def node_record(node_id: str, view: NodeView | None, cell: str, at: int, commit:
     body |= flaps_body(FlapHistory(view.transitions, view.hold_down)) | reporting_body(
         view.reporting
     )
-    body |= {"tags": dict(view.attributes.tags), "status": view.status}
+    body["status"] = view.status
     body |= lives_body(view.lives)
     # A node that was forgotten begins with revision 1 again, maybe in the same incarnation.
     version = (view.revision, view.incarnation, view.sequence, view.since)
@@ -207,6 +223,16 @@ def memory_record(
     body = None if memory is None else fields_of(memory)
     version = ("forgotten" if memory is None else "kept", commit)
     return _record(MEMORY, "Memory", key, body, cell, version, at)
+
+
+def load_record(
+    stream: str, shard: int, load: ShardLoad | None, cell: str, at: int, commit: int
+) -> OutRecord:
+    """Key: stream/shard; None is a tombstone."""
+    key = f"{stream}/{shard}"
+    body = None if load is None else fields_of(load) | {"amounts": dict(load.amounts)}
+    version = ("forgotten" if load is None else "known", commit)
+    return _record(SHARD_LOADS, "ShardLoad", key, body, cell, version, at)
 
 
 def alert_record(alert: Alert, number: int, cell: str, commit: int) -> OutRecord:
@@ -283,7 +309,11 @@ def parse_decision(body: Mapping[str, Any]) -> Decision:
 
 
 def _parse_spec(body: Mapping[str, Any]) -> StreamSpec:
-    lists = {name: tuple(body[name]) for name in ("shard_tokens", "ranges") if name in body}
+    lists: dict[str, Any] = {
+        name: tuple(body[name]) for name in ("shard_tokens", "ranges") if name in body
+    }
+    if "expected_load" in body:
+        lists["expected_load"] = amounts_of(body["expected_load"])
     return StreamSpec(**{**body, **lists})
 
 
@@ -346,6 +376,12 @@ def parse_memory(body: Mapping[str, Any]) -> Memory:
     return Memory(**body)
 
 
+def parse_load(body: Mapping[str, Any]) -> ShardLoad:
+    """Read what `load_record` wrote."""
+    amounts = tuple(sorted(body["amounts"].items()))
+    return ShardLoad(body["stream"], body["shard"], amounts, body["node_id"], body["at"])
+
+
 def parse_published(latest: Mapping[str, Mapping[str, dict[str, Any]]]) -> Published:
     """The last value of every key of the state topics, by topic, as what the core is rebuilt from.
 
@@ -358,4 +394,5 @@ def parse_published(latest: Mapping[str, Mapping[str, dict[str, Any]]]) -> Publi
         moves=map(parse_move, latest[MOVES].values()),
         violations=map(parse_violations, latest[VIOLATIONS].values()),
         memory=map(parse_memory, latest[MEMORY].values()),
+        loads=map(parse_load, latest[SHARD_LOADS].values()),
     )

@@ -13,6 +13,7 @@ import orjson
 
 from placement.model import (
     SEEN_MAX,
+    Amounts,
     Assignment,
     Code,
     FlapHistory,
@@ -58,7 +59,20 @@ def attributes_of(body: Mapping[str, Any]) -> NodeAttributes:
         capacity=body.get("capacity"),
         leader=body["leader"],
         tokens=None if body.get("tokens") is None else tuple(body["tokens"]),
+        capacities=amounts_of(body.get("capacities")),
     )
+
+
+def attributes_body(attributes: NodeAttributes) -> dict[str, Any]:
+    """The attributes of a node as its record has them."""
+    body = fields_of(attributes) | {"tags": dict(attributes.tags)}
+    if attributes.capacities is not None:
+        body["capacities"] = dict(attributes.capacities)
+    return body
+
+
+def amounts_of(amounts: Mapping[str, int] | None) -> Amounts | None:
+    return None if amounts is None else tuple(sorted(amounts.items()))
 
 
 def tags_of(tags: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -111,7 +125,7 @@ def lives_body(lives: Lives) -> dict[str, Any]:
     body: dict[str, Any] = {}
     if lives.pending is not None:
         life = lives.pending
-        about = fields_of(life.attributes) | {"tags": dict(life.attributes.tags)}
+        about = attributes_body(life.attributes)
         mode = {"liveness_mode": "external" if life.external else "heartbeat"}
         body["pending_life"] = fields_of(life) | about | mode
         for name in ("attributes", "external"):
@@ -148,13 +162,14 @@ def parse_lives(body: Mapping[str, Any]) -> Lives:
 
 def assignment_value(assignment: Assignment) -> bytes:
     """The body as JSON: its fields that are set."""
-    stream, shard, epoch, replicas, adding, removing, move_id, at, roles = assignment
+    stream, shard, epoch, replicas, adding, removing, move_id, at, roles, uid = assignment
     if adding or removing or move_id is not None or roles is not None:
         return orjson.dumps(fields_of(assignment))
     nodes = ",".join(map(_quote, replicas))
+    of_stream = "" if uid is None else f',"uid":{_quote(uid)}'
     return (
         f'{{"stream":{_quote(stream)},"shard":{shard},"epoch":{epoch},"replicas":[{nodes}],'
-        f'"adding":[],"removing":[],"decided_at":{at}}}'
+        f'"adding":[],"removing":[],"decided_at":{at}{of_stream}}}'
     ).encode()
 
 

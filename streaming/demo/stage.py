@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Self
 
@@ -22,6 +22,7 @@ from streaming.settings import ENV_DELIMITER, ENV_PREFIX
 from streaming.simulator import (
     Executor,
     Fleet,
+    LoadReporter,
     Scenario,
     ScenarioRun,
     StreamCreator,
@@ -149,6 +150,9 @@ class ScenarioDemo(Stage):
                 self.bootstrap, DEFAULT_PREFIX, scenario.fleet(), scenario.heartbeat_seconds
             ) as fleet,
             Executor(self.bootstrap, DEFAULT_PREFIX, scenario.executor, serves=fleet.can_serve),
+            nullcontext()
+            if scenario.loads is None
+            else LoadReporter(self.bootstrap, DEFAULT_PREFIX, scenario.loads, fleet, self.world),
         ):
             playing = ScenarioRun(scenario, fleet, self.world, self._create, self._tell, self._stop)
             found = playing.play()

@@ -17,7 +17,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from placement.liveness import Clock, LivenessTable, Timers, Verdict
-from placement.model import LinksMeasured, NodeView
+from placement.model import LinksMeasured, LoadsReported, NodeView
 from streaming.codec import OffsetRange, PackedPartition, RawRecord, RefusedRecord
 from streaming.ingest.source import shard_of
 
@@ -32,8 +32,9 @@ _TABLES: dict[int, tuple[bytes, LivenessTable]] = {}
 @dataclass(slots=True)
 class ShardOutput:
     """Holds one topology shard's output of a batch. `verdicts` are on records of the nodes and
-    detector topics, by partition; `ignored` counts records that changed nothing, by reason; the
-    rest is passed through."""
+    detector topics, by partition; `ignored` counts records that changed nothing, by reason; `loads`
+    are of another operator, each with partition and offset of its report; the rest is passed
+    through."""
 
     verdicts: list[tuple[int, Verdict]] = field(default_factory=list)
     reported: list[tuple[int, Verdict]] = field(default_factory=list)
@@ -44,6 +45,7 @@ class ShardOutput:
     measured: list[tuple[RawRecord, LinksMeasured]] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
     tick: tuple[int, int] | None = None
+    loads: list[tuple[int, int, LoadsReported]] = field(default_factory=list)
 
 
 class NodeLifecycle(StatefulProcessor):

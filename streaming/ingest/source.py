@@ -8,7 +8,7 @@ Records of the other topics pass through in order, unread. Nothing here raises f
 
 import pickle
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -29,13 +29,16 @@ from placement.liveness import (
     Timers,
 )
 from placement.model import LinksMeasured
+from schemas import limits
 from schemas.envelope import Refusal, decode, has_unknown_fields, validate
 from schemas.inputs import (
     NodeHeartbeat,
     NodeMessage,
+    NodeRegistered,
 )
 from schemas.inputs import Tick as TickMessage
-from schemas.topics import DETECTOR, INPUT_TOPICS, NODES, full_name
+from schemas.refusals import RefusalCode
+from schemas.topics import DECIDING_TOPICS, DETECTOR, NODES, full_name
 from streaming.codec import OffsetRange, PackedPartition, RawRecord, RefusedRecord, statement
 from streaming.ingest.heartbeats import split_heartbeats
 
@@ -52,17 +55,21 @@ OFFSETS_TRIES_MAX = 6
 
 @dataclass(frozen=True, slots=True)
 class PackingPlan:
-    """Tells executors how to pack records."""
+    """Tells executors how to pack records. `resources`: names that a registration may use; of
+    none, any."""
 
     short_names: Mapping[str, str]
     topology_shards: int
     timers: Timers
+    resources: frozenset[str] = frozenset()
 
 
-def make_packing_plan(prefix: str, topology_shards: int, timers: Timers) -> PackingPlan:
+def make_packing_plan(
+    prefix: str, topology_shards: int, timers: Timers, resources: Iterable[str] = ()
+) -> PackingPlan:
     """The layout of a subscription with the given topic prefix."""
-    names = {full_name(topic, prefix): topic for topic in INPUT_TOPICS}
-    return PackingPlan(names, topology_shards, timers)
+    names = {full_name(topic, prefix): topic for topic in DECIDING_TOPICS}
+    return PackingPlan(names, topology_shards, timers, frozenset(resources))
 
 
 def subscribe(
@@ -119,8 +126,8 @@ def pack(packing: PackingPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     elif topic == DETECTOR:
         rows = _pack_reports(table, packing)
     else:
-        passed = _raw_records(table, packing)
-        rows = {0: PackedPartition(stretch=_offset_range(table, packing), passed=passed)}
+        passed = raw_records(table, topic)
+        rows = {0: PackedPartition(stretch=stretch_of(table, topic), passed=passed)}
     payloads = [pickle.dumps(packed, pickle.HIGHEST_PROTOCOL) for packed in rows.values()]
     yield pa.RecordBatch.from_arrays(
         [pa.array(list(rows), pa.int32()), pa.array(payloads, pa.binary())],
@@ -128,8 +135,8 @@ def pack(packing: PackingPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     )
 
 
-def _raw_records(table: pa.Table, packing: PackingPlan) -> list[RawRecord]:
-    topic = packing.short_names[table["topic"][0].as_py()]
+def raw_records(table: pa.Table, topic: str) -> list[RawRecord]:
+    """The records of one partition of a topic, which is given by its short name."""
     partition = table["partition"][0].as_py()
     columns = (table[name].to_pylist() for name in ("offset", "key", "value"))
     headers = _headers(table["headers"].combine_chunks())
@@ -161,10 +168,11 @@ def _headers(column: pa.Array) -> list[list[tuple[str, bytes | None]]]:
     return lists
 
 
-def _offset_range(table: pa.Table, packing: PackingPlan) -> OffsetRange:
-    topic, offsets = table["topic"][0].as_py(), table["offset"]
+def stretch_of(table: pa.Table, topic: str) -> OffsetRange:
+    """Which offsets of a partition the records are."""
+    offsets = table["offset"]
     return OffsetRange(
-        packing.short_names[topic],
+        topic,
         table["partition"][0].as_py(),
         offsets[0].as_py(),
         offsets[-1].as_py() + 1,
@@ -185,9 +193,9 @@ def _pack_nodes(table: pa.Table, packing: PackingPlan) -> dict[int, PackedPartit
     shards = packing.topology_shards
     rows = {shard: PackedPartition() for shard in range(shards)}
     whole = rows[0]
-    others = _raw_records(table.take(pa.array(rest)), packing) if len(rest) else []
+    others = raw_records(table.take(pa.array(rest)), NODES) if len(rest) else []
     for raw, moment in zip(others, elapsed[rest].tolist(), strict=True):
-        match _parse_record(raw, moment, whole.ignored):
+        match _parse_record(raw, moment, whole.ignored, packing.resources):
             case Heartbeat() as beat:
                 beats.append(beat)
             case (Heartbeat() as beat, links):
@@ -204,7 +212,7 @@ def _pack_nodes(table: pa.Table, packing: PackingPlan) -> dict[int, PackedPartit
     whole.measured = [*measured.values()]
     heard = plain.merge(Heartbeats.of(beats))
     homes = np.array([shard_of(node_id, shards) for node_id in heard.node_ids], np.int64)
-    whole.stretch = _offset_range(table, packing)
+    whole.stretch = stretch_of(table, NODES)
     partition, first, last = whole.stretch.partition, int(at[0]), int(at[-1])
     for shard, row in rows.items():
         mine = heard.select(homes[heard.nodes] == shard) if shards > 1 else heard
@@ -215,8 +223,8 @@ def _pack_nodes(table: pa.Table, packing: PackingPlan) -> dict[int, PackedPartit
 
 def _pack_reports(table: pa.Table, packing: PackingPlan) -> dict[int, PackedPartition]:
     """Reports go where the liveness table of their node is."""
-    rows = {0: PackedPartition(stretch=_offset_range(table, packing))}
-    for raw in _raw_records(table, packing):
+    rows = {0: PackedPartition(stretch=stretch_of(table, DETECTOR))}
+    for raw in raw_records(table, DETECTOR):
         said = _parse_record(raw, 0, rows[0].ignored)
         if isinstance(said, Statement):
             shard = shard_of(said.node_id, packing.topology_shards)
@@ -233,7 +241,9 @@ ParsedRecord = (
 )
 
 
-def _parse_record(raw: RawRecord, elapsed: int, ignored: Counter[str]) -> ParsedRecord:
+def _parse_record(
+    raw: RawRecord, elapsed: int, ignored: Counter[str], resources: frozenset[str] = frozenset()
+) -> ParsedRecord:
     """Any record of the nodes or detector topic through the schemas; one with fields that are not
     read is counted."""
     envelope = decode(raw.value, raw.headers)
@@ -242,6 +252,12 @@ def _parse_record(raw: RawRecord, elapsed: int, ignored: Counter[str]) -> Parsed
     message = validate(envelope, raw.key, raw.topic)
     if isinstance(message, Refusal):
         return RefusedRecord(raw, "validate", message.code, message.detail)
+    if resources and isinstance(message, NodeRegistered):
+        unknown = find_unknown_resource(
+            {f"capacities.{name}": name for name in message.capacities or ()}, resources
+        )
+        if unknown is not None:
+            return RefusedRecord(raw, "validate", RefusalCode.RESOURCE_UNKNOWN, unknown)
     if has_unknown_fields(envelope):
         ignored[UNKNOWN_FIELD] += 1
     if isinstance(message, TickMessage):
@@ -256,3 +272,13 @@ def _parse_record(raw: RawRecord, elapsed: int, ignored: Counter[str]) -> Parsed
         rtt_ms = tuple(sorted(message.rtt_ms.items()))
         return beat, LinksMeasured(raw.at, message.node_id, rtt_ms)
     return statement(message, raw, elapsed)
+
+
+def find_unknown_resource(fields: Mapping[str, str], resources: Collection[str]) -> str | None:
+    """Write a sentence on the first field whose resource is not configured; None if all are."""
+    for place, name in fields.items():
+        if name not in resources:
+            known = ", ".join(sorted(resources))
+            sentence = f"field '{place}' names no configured resource; there are: {known}"
+            return sentence[: limits.DETAIL_LENGTH_MAX]
+    return None

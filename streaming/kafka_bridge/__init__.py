@@ -31,8 +31,10 @@ from streaming.kafka_bridge.leader_lock import (
     LockStore,
 )
 from streaming.kafka_bridge.membership import MembershipOptions
+from streaming.kafka_bridge.monitoring import Monitoring
 from streaming.kafka_bridge.observer import Observer
 from streaming.kafka_bridge.reconciler_topics import KafkaTopics, ReconcilerTopics
+from streaming.kafka_bridge.settling import LooksDiffer, look_until_settled
 from streaming.kafka_bridge.snapshot import Broker, Disk, Partition, Snapshot, Throttles, Topic
 from streaming.kafka_bridge.waves import (
     Change,
@@ -66,8 +68,10 @@ __all__ = [
     "LeaderLock",
     "LockLost",
     "LockStore",
+    "LooksDiffer",
     "MembershipOptions",
     "Mode",
+    "Monitoring",
     "Observer",
     "Outcome",
     "Partition",
@@ -86,6 +90,7 @@ __all__ = [
     "Wave",
     "copied_bytes",
     "import_cluster",
+    "look_until_settled",
     "name_partition",
     "parse_policy",
     "read_policy",

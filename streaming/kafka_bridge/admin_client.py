@@ -350,6 +350,8 @@ class KafkaAdmin:
             # One at a time: a broker that dies meanwhile must not undo the others' answers.
             try:
                 found = self._alter(ConfigResourceType.BROKER, wanted)
+            except AdminCallHangs:
+                raise
             except BrokerUnreachable as error:
                 answers[broker] = str(error)
             else:

@@ -11,12 +11,14 @@ from enum import StrEnum
 from threading import Event
 
 from schemas.base import Message
+from schemas.inputs import NodeLoadReported
 from streaming.errors import AccessRefused, StreamingError
 from streaming.kafka_bridge.actions import Action, Carried, carry_out
 from streaming.kafka_bridge.admin_client import ClusterAdmin
 from streaming.kafka_bridge.controller import BridgeOptions, Step, find_step
 from streaming.kafka_bridge.leader_lock import LEASE_SECONDS, LeaderLock, LockLost
 from streaming.kafka_bridge.memory import Memory
+from streaming.kafka_bridge.monitoring import Monitoring
 from streaming.kafka_bridge.observer import Observer
 from streaming.kafka_bridge.reconciler_topics import ReconcilerTopics
 from streaming.kafka_bridge.report import describe_action, describe_message
@@ -81,10 +83,13 @@ class Agent:
         options: BridgeOptions | None = None,
         clock: Callable[[], float] = time.monotonic,
         started_at: int | None = None,
+        monitoring: Monitoring | None = None,
     ) -> None:
         """`lock`: None in a dry run, which writes nothing. `tell` takes a sentence for people.
         `clock` counts seconds; `started_at` is the time of the wall in ms when it was made."""
-        self._admin, self._topics, self._lock = admin, topics, lock
+        self._monitoring = monitoring or Monitoring(mode)
+        self._admin = admin = self._monitoring.count_calls(admin)
+        self._topics, self._lock = topics, lock
         self._tell, self._mode = tell, mode
         self._options = options or BridgeOptions()
         self._clock, self._begun = clock, clock()
@@ -129,7 +134,9 @@ class Agent:
 
     def look_and_act(self) -> Round | None:
         """Go round once; None where another agent holds the lock."""
+        self._monitoring.on_round_began()
         if not self._holds_lock():
+            self._monitoring.on_standby()
             return None
         tables = self._read()
         began = self._clock()
@@ -142,12 +149,16 @@ class Agent:
             True for _ in snapshot.reassigned()
         )
         self._tell_news([*step.notes, *self._describe_omitted(step)])
-        return Round(snapshot, step, look_seconds, self._act(step))
+        carried = self._act(step)
+        acts = carried is not None
+        self._monitoring.on_worked(snapshot, step, tables, look_seconds, acts=acts)
+        return Round(snapshot, step, look_seconds, carried)
 
     # A round
 
     def _find_step(self, tables: Tables, *, fresh: bool) -> tuple[Snapshot, Step]:
-        snapshot = self._observer.look(self.now_ms, fresh=fresh)
+        interval_ms = self._memory.sizes_interval_ms
+        snapshot = self._observer.look(self.now_ms, fresh=fresh, sizes_interval_ms=interval_ms)
         return snapshot, find_step(snapshot, tables, self._memory, self._options)
 
     def _act(self, step: Step) -> Carried | None:
@@ -188,8 +199,11 @@ class Agent:
     def _send(self, messages: Sequence[Message]) -> None:
         if messages:
             self._topics.send(messages, self.now_ms)
+            self._monitoring.on_sent(messages)
+        # Loads are reported all the time.
         for message in messages:
-            self._tell(f"said {describe_message(message)}")
+            if not isinstance(message, NodeLoadReported):
+                self._tell(f"said {describe_message(message)}")
 
     def _read(self) -> Tables:
         """Read what is new of the reconciler's topics, or all of it."""
@@ -233,6 +247,7 @@ class Agent:
             found = self.look_and_act()
         except LockLost as error:
             self._tell(str(error))
+            self._monitoring.on_standby()
             self._forget()
             return PAUSE_SECONDS_MIN
         except StreamingError as error:
@@ -250,6 +265,7 @@ class Agent:
     def _back_off(self, error: StreamingError) -> float:
         pause = min(PAUSE_SECONDS_MAX, PAUSE_SECONDS_MIN * 2 ** min(self._failures, 10))
         self._failures += 1
+        self._monitoring.on_failed()
         for line in str(error).splitlines():
             self._tell(f"{line}; nothing is decided, next try in {pause:g} s")
         return pause

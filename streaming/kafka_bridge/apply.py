@@ -16,10 +16,9 @@ from streaming.kafka_bridge.admin_client import (
     PartitionId,
 )
 from streaming.kafka_bridge.copying import Progress, Sizes, arrived_bytes, copied_bytes
-from streaming.kafka_bridge.election import find_elections
 from streaming.kafka_bridge.journal import Direction, Journal, JournalStore, turn
 from streaming.kafka_bridge.observer import Observer
-from streaming.kafka_bridge.snapshot import Snapshot
+from streaming.kafka_bridge.snapshot import Snapshot, find_elections
 from streaming.kafka_bridge.throttling import (
     OwnThrottles,
     find_missing,

@@ -5,14 +5,15 @@ in which they are safe: throttles, reassignments, elections, then the throttles 
 more. Acknowledgements are said of what the look has shown, never of what was just asked for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from schemas.acks import MoveMessage
 from schemas.base import Message
 from schemas.inputs import NodeMessage
+from schemas.outputs import Move
 from streaming.kafka_bridge.actions import Action, Carried, ChangeEntries, Elect, Reassign, SetRates
-from streaming.kafka_bridge.desired import Desired, Standing, ack_key, find_desired
+from streaming.kafka_bridge.desired import AckMessage, Desired, Standing, ack_key, find_desired
+from streaming.kafka_bridge.disk_loads import INTERVAL_MS, find_load_reports, is_due
 from streaming.kafka_bridge.importer import ImportOptions
 from streaming.kafka_bridge.inventory import (
     WORD,
@@ -27,7 +28,14 @@ from streaming.kafka_bridge.membership import (
     find_silent_brokers,
     word_of,
 )
-from streaming.kafka_bridge.memory import ANSWER_TIMEOUT_MS, Memory, advance_since
+from streaming.kafka_bridge.memory import ANSWER_TIMEOUT_MS, AckKey, Memory, advance_since
+from streaming.kafka_bridge.observations import (
+    find_foreign_factors,
+    find_foreign_lists,
+    find_observations,
+    find_sync_changes,
+    find_sync_observations,
+)
 from streaming.kafka_bridge.pacing import (
     IN_FLIGHT_MAX,
     ThrottleChanges,
@@ -37,8 +45,13 @@ from streaming.kafka_bridge.pacing import (
     find_throttle_changes,
     next_in_flight_max,
 )
+from streaming.kafka_bridge.progress import (
+    find_copying,
+    find_progress,
+    find_sizes_interval_ms,
+)
 from streaming.kafka_bridge.snapshot import Snapshot
-from streaming.kafka_bridge.tables import Tables
+from streaming.kafka_bridge.tables import Tables, is_open
 
 # Acknowledgements are answered by the move's next record; one that was refused is said again.
 ACK_TIMEOUT_MS = 2 * ANSWER_TIMEOUT_MS
@@ -80,9 +93,7 @@ class Step:
 
     def remember_look(self, before: Memory) -> Memory:
         """Return the memory for the next step where nothing was done and nothing was said."""
-        return replace(
-            self.memory, words=before.words, uids=before.uids, said=before.said, refused={}
-        )
+        return replace(self.memory, words=before.words, said=before.said, refused={})
 
 
 def find_step(snapshot: Snapshot, tables: Tables, memory: Memory, options: BridgeOptions) -> Step:
@@ -91,18 +102,36 @@ def find_step(snapshot: Snapshot, tables: Tables, memory: Memory, options: Bridg
         why = "Kafka has no controller: nothing is moved, and nobody is said to be down"
         return Step((), (), replace(memory, looked_at=snapshot.at), notes=(why,))
     seen = _observe(snapshot, tables, memory, options)
-    stale = find_stale_streams(snapshot, tables, seen)
+    stale = find_stale_streams(snapshot, tables)
     desired = tuple(find_desired(snapshot, tables, seen, stale))
-    foreign = {each.key[0] for each in desired if each.standing is Standing.FOREIGN}
+    foreign = find_foreign_lists(desired, snapshot)
+    copying, unsynced = find_copying(desired), find_sync_changes(desired, snapshot, tables, seen)
     unobserved = memory.unobserved_ms(snapshot.at)
     seen = replace(
         seen,
         stale_since=advance_since(seen.stale_since, stale, snapshot.at, unobserved),
         foreign_since=advance_since(seen.foreign_since, foreign, snapshot.at, unobserved),
+        unsynced_since=advance_since(seen.unsynced_since, unsynced, snapshot.at, unobserved),
+        copying_since=advance_since(
+            seen.copying_since, [each.move_id for each in copying], snapshot.at, unobserved
+        ),
+        sizes_interval_ms=_find_sizes_interval_ms(copying, options),
     )
     brokers = find_membership(snapshot, tables, seen, options.membership, options.imports)
-    topics = find_inventory(snapshot, tables, seen, options.imports, stale)
-    acks = _acks_to_say(desired, snapshot, tables, seen)
+    factors = find_foreign_factors(snapshot, tables, seen)
+    topics = find_inventory(snapshot, tables, seen, options.imports, stale, factors)
+    observed = [
+        *find_observations(snapshot, tables, seen, factors),
+        *find_sync_observations(snapshot, tables, seen),
+    ]
+    acks = (
+        *_acks_to_say([*_acks(desired), *observed], snapshot, tables, seen),
+        *find_progress(copying, snapshot, tables, seen),
+    )
+    loads: tuple[Message, ...] = ()
+    if options.membership.counts_disks and is_due(snapshot, seen):
+        loads = tuple(find_load_reports(snapshot, tables))
+        seen = replace(seen, loads_sized_at=snapshot.sized_at)
     words = _words(brokers.messages, topics.messages, snapshot, seen)
     said = _said(acks, snapshot, tables, seen)
     starts = choose_starts(desired, snapshot, seen.in_flight_max or options.in_flight_max)
@@ -110,18 +139,25 @@ def find_step(snapshot: Snapshot, tables: Tables, memory: Memory, options: Bridg
     claims = claim(seen.claims, throttles.add_entries)
     return Step(
         tuple(_in_order(desired, starts, throttles)),
-        (*brokers.messages, *topics.messages, *acks),
-        replace(seen, words=words, uids=topics.uids, said=said, claims=claims),
+        (*brokers.messages, *topics.messages, *acks, *loads),
+        replace(seen, words=words, said=said, claims=claims),
         desired,
         (*brokers.notes, *topics.notes, *_notes(desired)),
     )
 
 
+def _find_sizes_interval_ms(copying: Sequence[Move], options: BridgeOptions) -> int | None:
+    """Find how old sizes may become: for reports of progress, and for those of loads."""
+    known = [INTERVAL_MS] if options.membership.counts_disks else []
+    wanted = find_sizes_interval_ms(copying)
+    return min([*known, *([] if wanted is None else [wanted])], default=None)
+
+
 def _notes(desired: Sequence[Desired]) -> list[str]:
-    """Tell of the partitions that somebody else has a hand in."""
+    """Tell of the partitions that somebody else has a hand in, and of moves that have to wait."""
     said = {
         Standing.YIELD: "reassigned by somebody else, which is waited for",
-        Standing.FOREIGN: "changed by somebody else; their topics are adopted anew",
+        Standing.FOREIGN: "changed by somebody else; the reconciler's record is to follow",
     }
     notes = []
     for standing, what in said.items():
@@ -129,6 +165,14 @@ def _notes(desired: Sequence[Desired]) -> list[str]:
         if found:
             count = "1 partition is" if len(found) == 1 else f"{len(found)} partitions are"
             notes.append(f"{count} {what}: {', '.join(found[:_NAMED_MAX])}")
+    waiting: dict[str, list[str]] = {}
+    for each in desired:
+        # Without a target it waits for another record of the reconciler, which comes by itself.
+        if each.standing is Standing.WAIT and each.target and each.move and is_open(each.move):
+            waiting.setdefault(each.why, []).append(f"{each.key[0]}-{each.key[1]}")
+    for why, names in sorted(waiting.items()):
+        count = "1 move waits" if len(names) == 1 else f"{len(names)} moves wait"
+        notes.append(f"{count}, {why}: {', '.join(names[:_NAMED_MAX])}")
     return notes
 
 
@@ -165,20 +209,30 @@ def _is_answered(word: tuple[str, str], said_at: int, tables: Tables) -> bool:
     return max(view.sequence, reported) >= said_at
 
 
+def _acks(desired: Sequence[Desired]) -> Iterator[AckMessage]:
+    for each in desired:
+        yield from each.acks
+
+
 def _acks_to_say(
-    desired: Sequence[Desired], snapshot: Snapshot, tables: Tables, memory: Memory
-) -> tuple[MoveMessage, ...]:
-    def is_due(message: MoveMessage) -> bool:
+    acks: Sequence[AckMessage], snapshot: Snapshot, tables: Tables, memory: Memory
+) -> tuple[AckMessage, ...]:
+    """Leave out what was said and may still be answered."""
+
+    def is_due(message: AckMessage) -> bool:
         said_at = memory.said.get(ack_key(message, tables))
         return said_at is None or not 0 <= snapshot.at - said_at < ACK_TIMEOUT_MS
 
-    return tuple(message for each in desired for message in each.acks if is_due(message))
+    return tuple(each for each in acks if is_due(each))
 
 
 def _said(
-    acks: Sequence[MoveMessage], snapshot: Snapshot, tables: Tables, memory: Memory
-) -> dict[tuple[str, str, int], int]:
-    kept = {key: said_at for key, said_at in memory.said.items() if key[0] in tables.moves}
+    acks: Sequence[AckMessage], snapshot: Snapshot, tables: Tables, memory: Memory
+) -> dict[AckKey, int]:
+    def is_kept(key: AckKey, said_at: int) -> bool:
+        return key[0] in tables.moves or 0 <= snapshot.at - said_at < ACK_TIMEOUT_MS
+
+    kept = {key: said_at for key, said_at in memory.said.items() if is_kept(key, said_at)}
     return kept | {ack_key(each, tables): snapshot.at for each in acks}
 
 

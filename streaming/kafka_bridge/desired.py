@@ -9,14 +9,20 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from schemas.acks import MoveAccepted, MoveCompleted, MoveFailed, MoveMessage, MoveStopped
+from schemas.acks import (
+    MoveAccepted,
+    MoveCompleted,
+    MoveFailed,
+    MoveMessage,
+    MoveStopped,
+    ReplicasObserved,
+)
 from schemas.outputs import Assignment, Move, MoveState
 from streaming.kafka_bridge.admin_client import PartitionId
-from streaming.kafka_bridge.election import needs_election
 from streaming.kafka_bridge.importer import replication_factor
 from streaming.kafka_bridge.memory import AckKey, Memory
-from streaming.kafka_bridge.snapshot import Partition, Snapshot, Topic
-from streaming.kafka_bridge.tables import Tables, apply_move, is_called_off, is_open
+from streaming.kafka_bridge.snapshot import Partition, Snapshot, Topic, needs_election
+from streaming.kafka_bridge.tables import Tables, apply_move, is_called_off, is_of, is_open
 
 
 class Standing(StrEnum):
@@ -106,8 +112,17 @@ _FINAL_ERRORS = (
 )
 
 
-def ack_key(message: MoveMessage, moves: Tables) -> AckKey:
+AckMessage = MoveMessage | ReplicasObserved
+
+
+def ack_key(message: AckMessage, moves: Tables) -> AckKey:
     """Name an acknowledgement, by which a repeat of it is known."""
+    if isinstance(message, ReplicasObserved):
+        assignment = moves.assignments.get((message.stream, message.shard))
+        # Of a list that is recorded the replicas in sync are the news, and may change soon.
+        is_recorded = assignment and {*assignment.replicas} == {*message.replicas}
+        news = ",".join(message.in_sync or ()) if is_recorded else ""
+        return message.record_key(), f"ReplicasObserved {news}", message.epoch
     move = moves.moves.get(message.move_id or "")
     reminded = 0 if move is None or isinstance(message, MoveCompleted) else move.reminded or 0
     return message.move_id or "", type(message).__name__, reminded
@@ -127,7 +142,7 @@ def find_desired(
             yield Desired((name, number), Standing.WAIT, why="the topic was made anew")
         elif topic is None or partition is None:
             doubtful = name in memory.missing_since and not memory.is_settled(name, snapshot.at)
-            stopped = [] if doubtful else _unsaid(tables, memory, (name, number))
+            stopped = [] if doubtful else _unsaid(tables.moves_of((name, number)), memory)
             acks = tuple(_say(MoveStopped, each) for each in stopped)
             yield Desired((name, number), Standing.WAIT, acks=acks, why="there is no partition")
         else:
@@ -139,13 +154,37 @@ def _desire(
 ) -> Desired:
     key = (topic.name, partition.number)
     moves, assignment = tables.moves_of(key), tables.assignments.get(key)
+    if assignment is not None and not is_of(assignment, topic):
+        return Desired(key, Standing.WAIT, why="the assignment of its stream has not come")
     if not moves and assignment is not None and _is_at_rest(partition, assignment):
         elects = needs_election(partition, partition.listed, snapshot)
         return Desired(key, Standing.SETTLED, partition.listed, elects=elects)
-    if any(_is_no_broker(name) for each in moves for name in (each.add, each.remove) if name):
+    of_earlier = [each for each in moves if not is_of(each, topic)]
+    if not of_earlier:
+        return _stand(snapshot, topic, partition, tables, memory, moves)
+    moves = [each for each in moves if is_of(each, topic)]
+    found = _stand(snapshot, topic, partition, tables, memory, moves)
+    # Whatever they have begun is gone with the topic that they were about.
+    unsaid = _unsaid(of_earlier, memory)
+    return replace(found, acks=(*found.acks, *(_say(MoveStopped, each) for each in unsaid)))
+
+
+def _stand(
+    snapshot: Snapshot,
+    topic: Topic,
+    partition: Partition,
+    tables: Tables,
+    memory: Memory,
+    moves: Collection[Move],
+) -> Desired:
+    """Find how a partition stands; `moves` are those of its topic, not of an earlier one."""
+    key = (topic.name, partition.number)
+    assignment = tables.assignments.get(key)
+    named = [name for each in moves for name in (each.add, each.remove, each.leader) if name]
+    if any(map(_is_no_broker, named)):
         return Desired(key, Standing.WAIT, why="a move names a node that is no broker")
     opened = next((each for each in moves if is_open(each)), None)
-    called_off = _unsaid(tables, memory, key)
+    called_off = _unsaid(moves, memory)
     failed = [each for each in moves if each.state is MoveState.FAILED]
     decision = tables.decisions.get(topic.name)
     case = _Case(
@@ -179,11 +218,11 @@ def _is_at_rest(partition: Partition, assignment: Assignment) -> bool:
     return not moved and listed == assignment.replicas
 
 
-def _unsaid(tables: Tables, memory: Memory, key: PartitionId) -> list[Move]:
+def _unsaid(moves: Collection[Move], memory: Memory) -> list[Move]:
     """List the moves that were called off and of whose stop nothing has been said."""
     return [
         each
-        for each in tables.moves_of(key)
+        for each in moves
         if is_called_off(each)
         and (each.move_id, "MoveStopped", each.reminded or 0) not in memory.said
     ]
@@ -283,6 +322,8 @@ def _settled(case: _Case, target: tuple[int, ...]) -> Desired:
     if opened is not None and opened.add and int(opened.add) not in partition.in_sync:
         return replace(found, standing=Standing.WAIT, why=f"{opened.add} is out of sync again")
     acks = () if opened is None else (_say(MoveCompleted, opened),)
+    if opened is not None and opened.leader and int(opened.leader) != partition.leader:
+        acks = (_say(MoveAccepted, opened),) if opened.state is MoveState.ISSUED else ()
     return replace(found, acks=acks, elects=needs_election(partition, target, case.snapshot))
 
 
@@ -335,4 +376,10 @@ def _stops(case: _Case, found: Desired) -> Iterator[MoveMessage]:
 
 
 def _say(message: type[MoveMessage], move: Move, reason: str | None = None) -> MoveMessage:
-    return message(stream=move.stream, shard=move.shard, move_id=move.move_id, reason=reason)
+    return message(
+        stream=move.stream,
+        shard=move.shard,
+        move_id=move.move_id,
+        reason=reason,
+        uid=move.uid,
+    )

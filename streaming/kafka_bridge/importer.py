@@ -15,6 +15,7 @@ from urllib.parse import quote
 import yaml
 
 from schemas import limits
+from schemas.cluster import SHARD_BYTES_RESOURCE
 from streaming.kafka_bridge.snapshot import Broker, Partition, Snapshot, Topic
 
 RACK_TAG = "rack"
@@ -87,16 +88,29 @@ def import_cluster(snapshot: Snapshot, options: ImportOptions) -> ImportedCluste
     racks = any(broker.rack for broker in snapshot.brokers.values())
     used = {broker for topic in topics for each in topic.partitions for broker in each.replicas}
     gone = sorted(used - snapshot.brokers.keys())
-    nodes = [_node(broker, options) for _, broker in sorted(snapshot.brokers.items())]
+    nodes = [_node(broker, snapshot, options) for _, broker in sorted(snapshot.brokers.items())]
     # A replica on a broker that is not registered any more is one that is lost.
     nodes += [{"id": str(broker), "status": "dead"} for broker in gone]
+    streams = [_stream(topic, snapshot, options, racks=racks) for topic in topics]
+    sized = any("loads" in each for each in streams) or any("capacities" in each for each in nodes)
     body = {
         "name": f"kafka {snapshot.cluster_id}",
         "levels": [*options.levels] if racks else [],
+        **({"resources": {SHARD_BYTES_RESOURCE: {}}} if sized else {}),
         "nodes": nodes,
-        "streams": [_stream(topic, snapshot, options, racks=racks) for topic in topics],
+        "streams": streams,
     }
     return ImportedCluster(body, tuple(_notes(snapshot, topics, gone, options)))
+
+
+def describe_unracked(brokers: Collection[Broker]) -> Iterator[str]:
+    """Describe the brokers that have no rack where others have one."""
+    unracked = [str(each.id) for each in sorted(brokers, key=lambda each: each.id) if not each.rack]
+    if unracked and len(unracked) < len(brokers):
+        yield (
+            f"{_name('broker', unracked)} without a rack (broker.rack): rules on racks count all "
+            "such brokers as one more rack"
+        )
 
 
 def location_of(broker: Broker, options: ImportOptions) -> str | None:
@@ -157,7 +171,7 @@ def host_of(broker: Broker) -> str:
     return f"{host}:{broker.port}"
 
 
-def _node(broker: Broker, options: ImportOptions) -> dict[str, Any]:
+def _node(broker: Broker, snapshot: Snapshot, options: ImportOptions) -> dict[str, Any]:
     node: dict[str, Any] = {"id": str(broker.id), "host": host_of(broker)}
     location = location_of(broker, options)
     if location is not None:
@@ -166,7 +180,16 @@ def _node(broker: Broker, options: ImportOptions) -> dict[str, Any]:
             node["tags"] = {RACK_TAG: broker.rack}
     if broker.fenced:
         node["status"] = "dead" if options.fenced_is_dead else "fenced"
+    disk = snapshot.disks.get(broker.id)
+    if disk is not None and disk.total and _tells_disks(snapshot):
+        node["capacities"] = {SHARD_BYTES_RESOURCE: disk.total}
     return node
+
+
+def _tells_disks(snapshot: Snapshot) -> bool:
+    """Return whether all brokers say how large their disks are: one that does not would look
+    boundless beside the others."""
+    return all(snapshot.disks[each].total for each in snapshot.disks)
 
 
 def is_wanted(topic: Topic, options: ImportOptions) -> bool:
@@ -191,8 +214,10 @@ def _stream(
         "quorum": min(topic.min_in_sync, factor),
         "replicas": [[str(broker) for broker in _listed(each)] for each in topic.partitions],
     }
-    if None not in sizes:
-        stream["shard_bytes"] = sizes
+    if any({*_listed(each)} - {*each.in_sync} for each in topic.partitions):
+        stream["in_sync"] = [[str(broker) for broker in each.in_sync] for each in topic.partitions]
+    if any(size is not None for size in sizes):
+        stream["loads"] = {SHARD_BYTES_RESOURCE: sizes}
     return stream
 
 
@@ -262,12 +287,7 @@ def _broker_notes(
             f"{_name('broker', [str(each) for each in gone])} not registered and in the lists of "
             "partitions: imported as dead"
         )
-    unracked = [str(each.id) for each in brokers if not each.rack]
-    if unracked and len(unracked) < len(brokers):
-        yield (
-            f"{_name('broker', unracked)} without a rack (broker.rack): rules on racks count all "
-            "such brokers as one more rack"
-        )
+    yield from describe_unracked(brokers)
     untagged = [
         str(each.id) for each in brokers if each.rack and not _TAG_VALUE.fullmatch(each.rack)
     ]

@@ -1,10 +1,11 @@
 """Keeps the reconciler's streams equal to Kafka's topics: created, extended, altered, dropped.
 
-A topic is adopted with the lists that it has. Its replication factor is the stream's from then on;
-policy and quorum follow the options and `min.insync.replicas`. One word on a stream at a time.
+A topic is adopted with the lists that it has, and its topic id as the stream's `uid`. Its
+replication factor is the stream's from then on, unless somebody else changes it in Kafka; policy
+and quorum follow the options and `min.insync.replicas`. One word on a stream at a time.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ from streaming.kafka_bridge.importer import (
 )
 from streaming.kafka_bridge.memory import Memory
 from streaming.kafka_bridge.snapshot import Snapshot, Topic
-from streaming.kafka_bridge.tables import Tables, is_called_off
+from streaming.kafka_bridge.tables import Tables, is_called_off, is_of
 
 StreamMessage = StreamCreated | StreamAltered | StreamDropped
 
@@ -32,28 +33,24 @@ WORD = "stream"
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """Messages about topics for the reconciler, and notes for people.
-
-    `uids`: the topic id that each stream stands for once the messages are read.
-    """
+    """Messages about topics for the reconciler, and notes for people."""
 
     messages: tuple[StreamMessage, ...]
     notes: tuple[str, ...]
-    uids: dict[str, str]
 
 
-def find_stale_streams(snapshot: Snapshot, tables: Tables, memory: Memory) -> set[str]:
+def find_stale_streams(snapshot: Snapshot, tables: Tables) -> set[str]:
     """Find the streams that do not describe the topic of their name: nothing is moved in them.
 
-    The topic was made anew, or has fewer partitions than the stream has shards.
+    The topic was made anew, or has fewer partitions than the stream has shards. A stream that has
+    no `uid` was not made by a bridge: its name is all that identifies it.
     """
     stale = set()
     for decision in tables.living_streams():
         topic = snapshot.topics.get(decision.stream)
         if topic is None:
             continue
-        known = memory.uids.get(decision.stream, topic.uid)
-        if known != topic.uid or len(topic.partitions) < decision.spec.shards:
+        if _is_another(topic, decision) or len(topic.partitions) < decision.spec.shards:
             stale.add(decision.stream)
     return stale
 
@@ -74,16 +71,17 @@ def find_inventory(
     memory: Memory,
     options: ImportOptions,
     stale: Collection[str],
+    factors: Mapping[str, int] | None = None,
 ) -> Inventory:
     """Find what the reconciler has to be told of topics.
 
-    The times in `memory` have to be those of this snapshot; a stream that is missing, stale or
-    foreign for long enough is dropped, and adopted anew where there is a topic.
+    The times in `memory` have to be those of this snapshot: a stream whose topic is missing for
+    long enough is dropped, and one that is stale gives way to the topic's. `factors`: the
+    replication factors that somebody else has given to topics, by stream.
     """
     racks = any(broker.rack for broker in snapshot.brokers.values())
     messages: list[StreamMessage] = []
     notes: list[str] = []
-    uids = {name: uid for name, uid in memory.uids.items() if name in tables.decisions}
     names = {topic.name for topic in snapshot.topics.values() if is_wanted(topic, options)}
     for name in sorted(names | {each.stream for each in tables.living_streams()}):
         decision, topic = tables.decisions.get(name), snapshot.topics.get(name)
@@ -95,20 +93,29 @@ def find_inventory(
             found = _creation(topic, decision, snapshot, tables, options, racks)
         elif memory.is_settled(name, snapshot.at):
             assert decision is not None
-            found = StreamDropped(stream=name, sequence=_next_sequence(decision, snapshot))
+            if topic is not None and name in names and _is_another(topic, decision):
+                # The creation of another uid takes the place of the stream.
+                found = _creation(topic, decision, snapshot, tables, options, racks)
+            else:
+                sequence, uid = _next_sequence(decision, snapshot), decision.spec.uid
+                found = StreamDropped(stream=name, sequence=sequence, uid=uid)
         elif topic is None or name not in names or name in stale:
             continue
         else:
             assert decision is not None
-            uids.setdefault(name, topic.uid)
-            found = _alteration(topic, decision, snapshot, tables, options, racks)
+            factor = (factors or {}).get(name, decision.spec.replication_factor)
+            wanted = _wanted(topic, factor, options, racks)
+            found = _alteration(topic, decision, snapshot, tables, wanted)
         if isinstance(found, str):
             notes.append(found)
         elif found is not None:
             messages.append(found)
-            if isinstance(found, StreamCreated) and topic is not None:
-                uids[name] = topic.uid
-    return Inventory(tuple(messages), tuple(notes), uids)
+    return Inventory(tuple(messages), tuple(notes))
+
+
+def _is_another(topic: Topic, decision: Decision) -> bool:
+    """Return whether the topic is another one than that which the stream was made of."""
+    return decision.spec.uid is not None and decision.spec.uid != topic.uid
 
 
 def _lives(decision: Decision | None) -> bool:
@@ -155,6 +162,7 @@ def _creation(
         sequence=_next_sequence(decision, snapshot),
         shards=len(lists),
         replicas=lists,
+        uid=topic.uid,
         **wanted,
     )
 
@@ -177,12 +185,10 @@ def _alteration(
     decision: Decision,
     snapshot: Snapshot,
     tables: Tables,
-    options: ImportOptions,
-    racks: bool,
+    wanted: dict[str, Any],
 ) -> StreamAltered | str | None:
     """Make the request that a living stream needs; a sentence where the same one was refused."""
     spec = decision.spec
-    wanted = _wanted(topic, spec.replication_factor, options, racks)
     lists = _lists_that_fit(topic, spec.shards)
     if _asks_for(spec, wanted, len(lists)) or not _nodes_are_known(topic, tables):
         return None
@@ -195,6 +201,7 @@ def _alteration(
         sequence=_next_sequence(decision, snapshot),
         shards=len(lists),
         replicas=lists if len(lists) > spec.shards else None,
+        uid=spec.uid,
         **wanted,
         **kept,
     )
@@ -229,7 +236,7 @@ def _still_undoes(topic: Topic, tables: Tables) -> bool:
         for each in topic.partitions
         for broker in each.adding
         for move in tables.moves_of((topic.name, each.number))
-        if is_called_off(move)
+        if is_called_off(move) and is_of(move, topic)
     )
 
 

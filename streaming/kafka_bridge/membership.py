@@ -17,10 +17,12 @@ from schemas.inputs import (
     NodeUnregistered,
 )
 from schemas.node_view import Liveness, LivenessMode, NodeView
+from streaming.kafka_bridge.disk_loads import capacity_of
 from streaming.kafka_bridge.importer import (
     RACK_TAG,
     ImportOptions,
     RackUnreadable,
+    describe_unracked,
     host_of,
     location_of,
 )
@@ -33,6 +35,8 @@ LIFE_PREFIX = "kafka-"
 # Cruise Control heals after 30 minutes and warns after 15; a broker that restarts with many
 # segments to recover takes some of them.
 PATIENCE_MS = 600_000
+# How `word_of` names the report that a broker is down.
+SAID_DOWN = "NodeLivenessReported down"
 # Only an operator unregisters a broker; the time is for one that does so by mistake.
 FORGET_AFTER_MS = 600_000
 
@@ -40,11 +44,13 @@ FORGET_AFTER_MS = 600_000
 @dataclass(frozen=True, slots=True)
 class MembershipOptions:
     """`patience_ms`: fenced for so long a broker is down; unregistered for `forget_after_ms`
-    it has left for good. `capacity`: the most replicas of a broker, None for any."""
+    it has left for good. `capacity`: the most replicas of a broker, None for any. `counts_disks`:
+    the reconciler counts what replicas use of disks."""
 
     patience_ms: int = PATIENCE_MS
     forget_after_ms: int = FORGET_AFTER_MS
     capacity: int | None = None
+    counts_disks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +86,7 @@ def find_membership(
     said to be down. A broker of another cluster is left alone and noted.
     """
     messages: list[NodeMessage] = []
-    notes: list[str] = []
+    notes = [*describe_unracked(snapshot.brokers.values())]
     for broker_id in sorted(snapshot.brokers.keys() | _known_brokers(snapshot, tables)):
         view = tables.nodes.get(str(broker_id))
         foreign = _foreign_life(view, snapshot)
@@ -150,7 +156,10 @@ def _registration(
     if broker.rack and re.fullmatch(limits.TAG_VALUE_PATTERN, broker.rack):
         tags[RACK_TAG] = broker.rack
     host = host_of(broker)
-    wanted = (host, location or "", tags, options.capacity)
+    disks = capacity_of(snapshot, broker.id) if options.counts_disks else None
+    if disks is None and view is not None and options.counts_disks:
+        disks = view.capacities  # its disks have not been read yet
+    wanted = (host, location or "", tags, options.capacity, disks)
     if view is not None and _is_registered(view, snapshot) and _attributes(view) == wanted:
         return None
     life = life_of(snapshot.cluster_id)
@@ -162,6 +171,7 @@ def _registration(
         location=location,
         tags=tags or None,
         capacity=options.capacity,
+        capacities=disks,
         liveness="external",
         replaces=None if view is None or view.incarnation == life else view.incarnation,
     )
@@ -175,14 +185,14 @@ def _is_registered(view: NodeView, snapshot: Snapshot) -> bool:
     )
 
 
-def _attributes(view: NodeView) -> tuple[str | None, str, dict[str, str], int | None]:
+def _attributes(view: NodeView) -> tuple[object, ...]:
     """Return what the node has said of itself, whether it is in force or not."""
     location, tags = view.location, view.tags
     if view.pending is not None:
         location, tags = view.pending.location, view.pending.tags
     elif view.claimed_location is not None:
         location = view.claimed_location
-    return view.host, location, tags, view.capacity
+    return view.host, location, tags, view.capacity, view.capacities
 
 
 def _next_sequence(view: NodeView | None, snapshot: Snapshot) -> int:

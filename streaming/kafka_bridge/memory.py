@@ -19,7 +19,10 @@ SETTLE_MS = 10_000
 LOOK_GAP_MAX_MS = 30_000
 
 AckKey = tuple[str, str, int]
-"""A move's id, the name of the message, and the number of the reminder it answers."""
+"""A move's id, the name of the message, and the number of the reminder it answers; of an
+observation the shard (`stream/shard`) and the epoch of its assignment."""
+ForeignList = tuple[PartitionId, tuple[int, ...]]
+"""A partition with the list of replicas that Kafka shows of it."""
 Since = Mapping[str, int]
 """The time in ms since when something has been seen without a break, by name."""
 
@@ -41,25 +44,31 @@ class Claims:
 class Memory:
     """`words`: when something was said last that has no answer yet, by subject.
 
-    `uids`: the topic id that a stream stands for. `said`: when an acknowledgement was sent.
-    `silent_since`: brokers that are fenced or gone; `missing_since`, `stale_since`,
-    `foreign_since`: streams whose topic is missing or not the one that they describe, or whose
-    lists somebody else has changed. `refused`: Kafka's error by
-    partition, of the reassignments that were asked for last. `in_flight_max`, `claims`: see
-    `pacing`.
+    `said`: when an acknowledgement or observation was sent. `silent_since`: brokers that are fenced
+    or gone; `missing_since`, `stale_since`: streams whose topic is missing or not the one that they
+    describe; `foreign_since`: lists that somebody else has made; `unsynced_since`: replicas out of
+    sync other than the reconciler knows; `copying_since`: moves that copy now.
+
+    `sizes_interval_ms`: how old the sizes of replicas may become, None for the observer's own.
+    `refused`: Kafka's error by partition, of the reassignments that were asked for last.
+    `in_flight_max`, `claims`: see `pacing`. `loads_sized_at`: when the sizes were read that were
+    reported last.
     """
 
     looked_at: int | None = None
     words: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    uids: Mapping[str, str] = field(default_factory=dict)
     said: Mapping[AckKey, int] = field(default_factory=dict)
     silent_since: Mapping[int, int] = field(default_factory=dict)
     missing_since: Since = field(default_factory=dict)
     stale_since: Since = field(default_factory=dict)
-    foreign_since: Since = field(default_factory=dict)
+    foreign_since: Mapping[ForeignList, int] = field(default_factory=dict)
+    unsynced_since: Mapping[ForeignList, int] = field(default_factory=dict)
+    copying_since: Since = field(default_factory=dict)
+    sizes_interval_ms: int | None = None
     refused: Mapping[PartitionId, str] = field(default_factory=dict)
     in_flight_max: int | None = None
     claims: Claims = field(default_factory=Claims)
+    loads_sized_at: int | None = None
 
     def awaits(self, word: tuple[str, str], at: int) -> bool:
         """Return whether the answer to a word may still come."""
@@ -68,7 +77,7 @@ class Memory:
 
     def is_settled(self, stream: str, at: int) -> bool:
         """Return whether all looks agree that a stream does not describe its topic."""
-        times = (self.missing_since, self.stale_since, self.foreign_since)
+        times = (self.missing_since, self.stale_since)
         return any(at - since.get(stream, at) >= SETTLE_MS for since in times)
 
     def unobserved_ms(self, at: int) -> int:

@@ -143,10 +143,10 @@ def find_throttle_changes(
         needed = {(config, topic, f"{number}:{broker}") for (topic, number), broker in entries}
         kept = {each for each in claims.entries if _is_reassigned(each, snapshot)}
         wanted_now[config] = entries | {_parse(each) for each in kept if each[0] == config}
-        for _, topic, entry in _set_entries(snapshot, config) & claims.entries - needed - kept:
+        for _, topic, entry in find_set_entries(snapshot, config) & claims.entries - needed - kept:
             configs = removed.setdefault(topic, {})
             configs[config] = configs.get(config, frozenset()) | {entry}
-        foreign[config] = _brokers_named(_set_entries(snapshot, config) - claims.entries)
+        foreign[config] = _brokers_named(find_set_entries(snapshot, config) - claims.entries)
     return ThrottleChanges(
         _rates_to_set(throttled, snapshot, rate, claims.rates),
         {topic: {c: (e, frozenset()) for c, e in by.items()} for topic, by in added.items()},
@@ -165,7 +165,7 @@ def find_claims(snapshot: Snapshot, tables: Tables, before: Claims, rate: int | 
     rates = before.rates | frozenset(each for each in named if each is not None)
     ours, foreign = set(), set()
     for config in (LEADER_ENTRIES, FOLLOWER_ENTRIES):
-        for found in _set_entries(snapshot, config):
+        for found in find_set_entries(snapshot, config):
             known = found in before.entries
             if known or (found not in before.foreign and _is_ours(found, snapshot, tables, rates)):
                 ours.add(found)
@@ -198,7 +198,8 @@ def _is_ours(found: EntryKey, snapshot: Snapshot, tables: Tables, rates: Collect
     )
 
 
-def _set_entries(snapshot: Snapshot, config: str) -> frozenset[EntryKey]:
+def find_set_entries(snapshot: Snapshot, config: str) -> frozenset[EntryKey]:
+    """Find the entries of throttled replicas that a configuration of any topic has."""
     current = entries_of(snapshot.throttles, config)
     return frozenset((config, topic, each) for topic, found in current.items() for each in found)
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Iterable
 
-from schemas.acks import MoveMessage
+from schemas.acks import MoveMessage, MoveProgressed, ReplicasObserved
 from schemas.base import Message
-from schemas.inputs import NodeLivenessReported, NodeRegistered, NodeUnregistered
+from schemas.inputs import NodeLivenessReported, NodeLoadReported, NodeRegistered, NodeUnregistered
 from streaming.kafka_bridge.actions import Action, ChangeEntries, Elect, Reassign, SetRates
 
 # A line of a log.
@@ -54,9 +54,19 @@ def describe_message(message: Message) -> str:
             return f"{name}: broker {message.node_id}{place}"
         case NodeUnregistered():
             return f"{name}: broker {message.node_id}"
+        case MoveProgressed():
+            copied = f"{message.bytes_done} of {message.bytes_total} bytes"
+            return f"{name}: move {message.move_id} of {message.stream}-{message.shard}, {copied}"
         case MoveMessage():
             why = f" ({message.reason})" if message.reason else ""
             return f"{name}: move {message.move_id} of {message.stream}-{message.shard}{why}"
+        case NodeLoadReported():
+            return f"{name}: broker {message.node_id}, {_count(message.shards, 'replica')}"
+        case ReplicasObserved():
+            where = ", ".join(message.replicas) or "no broker"
+            behind = [each for each in message.replicas if each not in (message.in_sync or ())]
+            lag = f", out of sync on {', '.join(behind)}" if behind else ""
+            return f"{name}: {message.stream}-{message.shard} has replicas on {where}{lag}"
         case _:
             return f"{name}: {message.record_key()}"
 

@@ -4,7 +4,7 @@ Names are Kafka's: broker ids are integers, a partition's `replicas` are listed 
 preference, and `in_sync` is its ISR. Times are milliseconds, sizes bytes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 
@@ -155,3 +155,25 @@ class Snapshot:
     def size_of(self, topic: str, partition: int) -> int | None:
         """Return the bytes of a partition: of its largest replica, which is never behind."""
         return max(self.sizes.get((topic, partition), {}).values(), default=None)
+
+
+def find_elections(
+    snapshot: Snapshot, partitions: Collection[tuple[str, int]]
+) -> tuple[tuple[str, int], ...]:
+    """List those of the partitions that their preferred leader could lead and does not.
+
+    Where a reassignment runs, it is the first of the list to come that counts.
+    """
+    return tuple(
+        (topic.name, each.number)
+        for topic, each in snapshot.partitions()
+        if (topic.name, each.number) in partitions and needs_election(each, each.target, snapshot)
+    )
+
+
+def needs_election(partition: Partition, replicas: Sequence[int], snapshot: Snapshot) -> bool:
+    """Return whether the first of the replicas does not lead, though it is live and in sync."""
+    if not replicas:
+        return False
+    first = replicas[0]
+    return partition.leader != first and first in partition.in_sync and snapshot.is_live(first)

@@ -9,14 +9,22 @@ from collections.abc import Collection, Iterator
 from pydantic import ValidationError
 
 from schemas.acks import MoveKind
+from schemas.bookkeeping import Memory as Remembered
 from schemas.node_view import NodeView
 from schemas.outputs import Assignment, Decision, Move, MoveState, Outcome
-from schemas.topics import ASSIGNMENTS, DECISIONS, MOVES, TOPOLOGY
+from schemas.topics import ASSIGNMENTS, DECISIONS, MEMORY, MOVES, TOPOLOGY
 from streaming.kafka_bridge.admin_client import PartitionId
+from streaming.kafka_bridge.snapshot import Topic
 
-READ_TOPICS = (TOPOLOGY, DECISIONS, ASSIGNMENTS, MOVES)
+READ_TOPICS = (TOPOLOGY, DECISIONS, ASSIGNMENTS, MOVES, MEMORY)
+# Of what the reconciler remembers: by shard the nodes whose replicas it knows to be out of sync.
+OUT_OF_SYNC = "out_of_sync/"
 OPEN_STATES = frozenset((MoveState.ISSUED, MoveState.ACCEPTED))
 CALLED_OFF = frozenset((MoveState.CANCELLED, MoveState.SUPERSEDED, MoveState.EXPIRED))
+
+
+class OutOfSyncUnreadable(ValueError):
+    """A record of replicas out of sync has another form than this version knows."""
 
 
 class Tables:
@@ -31,6 +39,7 @@ class Tables:
         self.decisions: dict[str, Decision] = {}
         self.assignments: dict[PartitionId, Assignment] = {}
         self.moves: dict[str, Move] = {}
+        self.out_of_sync: dict[PartitionId, frozenset[str]] = {}
         self.unreadable: dict[tuple[str, str], str] = {}
         self._of_partition: dict[PartitionId, dict[str, Move]] = {}
 
@@ -42,7 +51,7 @@ class Tables:
             return
         try:
             self._put(topic, key, value)
-        except ValidationError as error:
+        except (ValidationError, OutOfSyncUnreadable) as error:
             self.unreadable[topic, key] = str(error)
 
     def moves_of(self, partition: PartitionId) -> Collection[Move]:
@@ -70,6 +79,11 @@ class Tables:
             move = Move.model_validate_json(value)
             self.moves[key] = move
             self._of_partition.setdefault((move.stream, move.shard), {})[key] = move
+        elif topic == MEMORY and key.startswith(OUT_OF_SYNC):
+            nodes = Remembered.model_validate_json(value).body.get("nodes")
+            if not isinstance(nodes, list):
+                raise OutOfSyncUnreadable(f"{key} names no nodes")
+            self.out_of_sync[_shard_of(key.removeprefix(OUT_OF_SYNC))] = frozenset(map(str, nodes))
 
     def _remove(self, topic: str, key: str) -> None:
         if topic == TOPOLOGY:
@@ -77,13 +91,19 @@ class Tables:
         elif topic == DECISIONS:
             self.decisions.pop(key, None)
         elif topic == ASSIGNMENTS:
-            stream, _, shard = key.rpartition("/")
-            self.assignments.pop((stream, int(shard)), None)
+            self.assignments.pop(_shard_of(key), None)
+        elif topic == MEMORY and key.startswith(OUT_OF_SYNC):
+            self.out_of_sync.pop(_shard_of(key.removeprefix(OUT_OF_SYNC)), None)
         elif topic == MOVES and (move := self.moves.pop(key, None)) is not None:
             at = (move.stream, move.shard)
             self._of_partition[at].pop(key, None)
             if not self._of_partition[at]:
                 del self._of_partition[at]
+
+
+def _shard_of(key: str) -> PartitionId:
+    stream, _, shard = key.rpartition("/")
+    return stream, int(shard)
 
 
 def is_open(move: Move) -> bool:
@@ -96,8 +116,20 @@ def is_called_off(move: Move) -> bool:
     return move.state in CALLED_OFF
 
 
+def is_of(record: Move | Assignment, topic: Topic) -> bool:
+    """Return whether a record is about this topic, not about an earlier one of its name."""
+    return record.uid is None or record.uid == topic.uid
+
+
 def apply_move(replicas: tuple[int, ...], move: Move) -> tuple[int, ...]:
-    """Return the list of broker ids after a move, the added one in its slot."""
+    """Return the list of broker ids after a move, the added one in its slot.
+
+    The one that is to lead changes places with the first.
+    """
+    leader = None if move.leader is None else int(move.leader)
+    if leader in replicas:
+        changed = {leader: replicas[0], replicas[0]: leader}
+        return tuple(changed.get(broker, broker) for broker in replicas)
     added = () if move.add is None else (int(move.add),)
     if move.kind is MoveKind.REPLACE and move.remove is not None:
         removed = int(move.remove)

@@ -6,9 +6,19 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from placement.diagnosis import count_by_rung, is_stuck
-from placement.model import AdministrativeState, Guard, Move, NodeView, Violation, ViolationClass
+from placement.model import (
+    AdministrativeState,
+    Code,
+    Guard,
+    Move,
+    NodeView,
+    Reason,
+    Violation,
+    ViolationClass,
+)
 from placement.planning import PlanPhase
 from schemas.cluster import Cluster
+from streaming.codec import reason_body
 from streaming.live.published_state import StateRecords
 from streaming.offline import (
     CheckOptions,
@@ -55,7 +65,7 @@ def preview_rebalance(live: StateRecords) -> RebalancePreview | None:
 class CellStatus:
     """The state at one moment. `at_ms`: when it was read, by this machine's clock; `loads`,
     `leaders`: replicas by node as they stand, and those that lead; `alerts`: those of note, the
-    newest first."""
+    newest first; `awaited`: what decisions say of shards that have not been observed yet."""
 
     at_ms: int
     cluster: Cluster
@@ -72,6 +82,7 @@ class CellStatus:
     lag: Mapping[str, int]
     alerts: Sequence[Mapping[str, Any]] = ()
     balance: RebalancePreview | None = None
+    awaited: Sequence[Reason] = ()
 
     @property
     def silence_seconds(self) -> float:
@@ -80,9 +91,18 @@ class CellStatus:
 
     @property
     def is_healthy(self) -> bool:
-        """Return whether no shard is worse than degraded and nothing is held."""
+        """Return whether no shard is worse than degraded, nothing is held, and every stream could
+        be judged."""
         fine = ("healthy", "rebalancing", "degraded")
-        return self.check.diagnosis.worst in fine and not self.holds
+        return self.check.diagnosis.worst in fine and not (self.holds or self.unjudged)
+
+    @property
+    def unjudged(self) -> dict[str, str]:
+        """Return the streams in force whose policy this command cannot read, with the reason.
+
+        A plug-in that is not installed here, or a rule of a newer version.
+        """
+        return {str(each["stream"]): each["reasons"][0]["message"] for each in self.check.refused}
 
     @property
     def rungs(self) -> dict[str, dict[str, int]]:
@@ -125,7 +145,9 @@ class CellStatus:
                 view.node_id: view.pending.location for view in self.nodes if view.pending
             },
             "streams": dict(sorted(self.outcomes.items())),
+            "awaited": [reason_body(each) for each in self.awaited],
             "health": health_body(self.check.diagnosis) | {"counts": self.rungs},
+            "unjudged": self.unjudged,
             "violations": dict(sorted(kinds.items())),
             "holds": {name: self._hold_body(hold) for name, hold in self.holds.items()},
             "requests": dict(self.requests),
@@ -211,6 +233,12 @@ def read_status(
         lag=lag,
         alerts=_select_alerts(alerts, at_ms),
         balance=balance,
+        awaited=[
+            reason
+            for decision in live.decisions
+            for reason in decision.reasons
+            if reason.code is Code.REPLICAS_AWAITED
+        ],
     )
 
 

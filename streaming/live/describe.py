@@ -91,7 +91,7 @@ def describe_stream(live: StateRecords, name: str) -> dict[str, Any]:
         "stream": name,
         "outcome": decision.outcome,
         "health": check.diagnosis.streams.get(name),
-        "spec": fields_of(decision.spec),
+        "spec": codec.spec_body(decision.spec),
         "policy": policy_text(decision),
         "requested": None if requested is None else fields_of(requested),
         "strategy": decision.strategy,
@@ -325,7 +325,7 @@ def _next_steps(move: Move | None, broken: Sequence[Violation]) -> list[str]:
 def _progress_text(move: Move) -> str:
     done = "the assignment changes when its executor reports MoveCompleted"
     if move.kind == "leader":
-        what = f"{move.add} is to lead"
+        what = f"{move.leader} is to lead"
     elif move.add is None:
         what = f"the replica on {move.remove} is to be removed"
     else:

@@ -22,6 +22,8 @@ from streaming.offline import (
     PlaceResult,
     PublishedStream,
     StreamExplanation,
+    advice_body,
+    advise_stream,
     explain_streams,
     move_body,
     place_streams,
@@ -122,4 +124,8 @@ def suggest_placement(
     name = next(n for n in (f"suggestion-{i}" for i in count(1)) if n not in taken)
     stream = ClusterStream.model_validate({"stream": name, **asked})
     whole = place_streams(Document(replace(cluster, streams=(*cluster.streams, stream))))
-    return whole.answer(whole.decisions[-1]), whole
+    decision = whole.decisions[-1]
+    answer = whole.answer(decision)
+    if cluster.resources and isinstance(decision, Decision):
+        answer["advice"] = [advice_body(each) for each in advise_stream(whole, decision)]
+    return answer, whole

@@ -5,7 +5,7 @@ what the offline tool reads from a file, so that the same code judges both.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import Any, Self
 
@@ -13,7 +13,7 @@ import orjson
 
 from placement.model import Assignment, Decision, Move, NodeView, Outcome, Violation, natural_key
 from schemas.acks import MoveKind
-from schemas.cluster import Cluster, ClusterMove, ClusterNode, ClusterStream
+from schemas.cluster import Cluster, ClusterMove, ClusterNode, ClusterResource, ClusterStream
 from schemas.topics import (
     ALERTS,
     ASSIGNMENTS,
@@ -22,6 +22,7 @@ from schemas.topics import (
     INPUT_TOPICS,
     MEMORY,
     MOVES,
+    SHARD_LOADS,
     STATE_TOPICS,
     TOPOLOGY,
     VIOLATIONS,
@@ -52,7 +53,7 @@ class StateRecords:
     """The last values by topic and key, wherever they were read."""
 
     def __init__(self, cell: str, prefix: str, levels: Sequence[str] = ()) -> None:
-        """`levels`: the tiers' names."""
+        """`levels`: the tiers' names until a commit says which the reconciler has."""
         self._cell, self._prefix, self._levels = cell, prefix, tuple(levels)
         topics = (*STATE_TOPICS, COMMITS)
         # Assignments are nearly all of a large state: as bytes until they are asked for.
@@ -73,6 +74,29 @@ class StateRecords:
         """Return the configuration of the last commit; None where no record has it."""
         marker = self.latest[COMMITS].get(self._cell)
         return None if marker is None else marker.get("configuration")
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Return the tiers' names by which the reconciler decides; the given ones where no commit
+        has them."""
+        body = self.configuration
+        return self._levels if body is None else tuple(body["levels"])
+
+    def default_policy(self) -> Mapping[str, Any] | None:
+        """Return the policy of streams that ask for none; None where no commit has it."""
+        body = self.configuration
+        return None if body is None else body["default_policy"]
+
+    @property
+    def resources(self) -> dict[str, ClusterResource]:
+        """Return what the reconciler counts beside replicas, by name."""
+        listed = (self.configuration or {}).get("resources", ())
+        return {
+            each["name"]: ClusterResource(
+                capacity=each["capacity"], balance=each["balance"], led=each["led"]
+            )
+            for each in listed
+        }
 
     def select_stream(self, name: str) -> "StateRecords":
         """Return a copy with only the shards of one stream: of a large fleet a fraction to
@@ -159,22 +183,32 @@ class StateRecords:
 
     def cluster(self) -> Cluster:
         """Return the published state as a cluster file: nodes, placed streams with replicas, and
-        moves under way. The tiers' names come from the settings."""
-        replicas: dict[str, list[tuple[str, ...]]] = {}
+        moves under way."""
+        replicas: dict[str, dict[int, tuple[str, ...]]] = {}
         for shard in sorted(self.assignments, key=lambda each: each.shard):
-            replicas.setdefault(shard.stream, []).append(shard.replicas)
+            replicas.setdefault(shard.stream, {})[shard.shard] = shard.replicas
+        behind, resources = self.memory("out_of_sync"), self.resources
+        loads = self._loads() if resources else {}
         streams = [
-            stream_of(decision, replicas.get(decision.spec.stream))
-            for decision in self.decisions
+            _count_by(resources, stream_of(decision, replicas.get(name), behind), loads.get(name))
+            for name, decision in ((each.spec.stream, each) for each in self.decisions)
             if decision.outcome in _IN_FORCE
         ]
         return Cluster(
             name=None,
-            levels=self._levels,
-            nodes=tuple(map(_node, self.nodes)),
+            levels=self.levels,
+            nodes=tuple(_node(each, resources) for each in self.nodes),
             streams=tuple(streams),
             moves=tuple(map(_move, self.open_moves)),
+            resources=resources,
         )
+
+    def _loads(self) -> dict[str, dict[int, dict[str, int]]]:
+        """What is known of shards, by stream, shard and resource."""
+        found: dict[str, dict[int, dict[str, int]]] = {}
+        for each in self._parse_sorted(SHARD_LOADS, codec.parse_load):
+            found.setdefault(each.stream, {})[each.shard] = dict(each.amounts)
+        return found
 
     def _parse_sorted(
         self, topic: str, parse: Callable[[Any], Any], sort_key: Callable[[str], Any] = natural_key
@@ -284,7 +318,31 @@ def _stream_of(key: str) -> str:
     return key.rpartition("/")[0]
 
 
-def _node(view: NodeView) -> ClusterNode:
+def _count_by(
+    resources: Collection[str],
+    stream: ClusterStream,
+    loads: Mapping[int, Mapping[str, int]] | None,
+) -> ClusterStream:
+    """A stream with what is known and expected of its shards, of the resources that there are."""
+    known = loads or {}
+    shards = range(stream.shards)
+    by_name = {
+        name: tuple(known[shard].get(name) if shard in known else None for shard in shards)
+        for name in sorted({name for amounts in known.values() for name in amounts})
+        if name in resources
+    }
+    expected = _counted(stream.expected_load, resources)
+    return stream.model_copy(update={"loads": by_name or None, "expected_load": expected})
+
+
+def _counted(
+    amounts: Mapping[str, int] | None, resources: Collection[str]
+) -> dict[str, int] | None:
+    """The amounts of resources that are counted; None where there are none."""
+    return {name: each for name, each in (amounts or {}).items() if name in resources} or None
+
+
+def _node(view: NodeView, resources: Collection[str]) -> ClusterNode:
     a = view.attributes
     return ClusterNode.model_validate(
         {
@@ -294,6 +352,7 @@ def _node(view: NodeView) -> ClusterNode:
             "tags": dict(a.tags),
             "weight": a.weight,
             "capacity": a.capacity,
+            "capacities": _counted(dict(a.capacities or ()), resources),
             "leader": a.leader,
             "tokens": a.tokens,
             "status": view.status,
@@ -301,11 +360,31 @@ def _node(view: NodeView) -> ClusterNode:
     )
 
 
-def stream_of(decision: Decision, replicas: list[tuple[str, ...]] | None) -> ClusterStream:
-    """A decided stream as a cluster file would say it."""
+def stream_of(
+    decision: Decision,
+    by_shard: Mapping[int, tuple[str, ...]] | None,
+    out_of_sync: Mapping[str, Mapping[str, Any]] | None = None,
+) -> ClusterStream:
+    """A decided stream as a cluster file would say it. `by_shard`: its replicas, by number;
+    `out_of_sync`: what the reconciler remembers of replicas that are, by shard."""
     spec = decision.spec
     body = {name: getattr(spec, name) for name in _SPEC_FIELDS}
+    if spec.expected_load is not None:
+        body["expected_load"] = dict(spec.expected_load)
+    known = by_shard or {}
+    replicas = None if by_shard is None else [*known.values()]
+    unobserved = [n for n in range(spec.shards) if n not in known] if spec.adopt else []
+    if unobserved and decision.outcome is not Outcome.WAITING:
+        replicas = [known.get(n, ()) for n in range(spec.shards)]
+        body["unobserved"] = unobserved
     body |= {"replicas": replicas}
+    behind = [(out_of_sync or {}).get(f"{spec.stream}/{n}") for n in range(len(replicas or ()))]
+    if any(behind):
+        lists = zip(replicas or (), behind, strict=True)
+        body["in_sync"] = [
+            tuple(each for each in nodes if each not in (found or {}).get("nodes", ()))
+            for nodes, found in lists
+        ]
     policies = spec.placement_policies
     body |= {"policy": dict(spec.policy)} if policies is None else {"placement_policies": policies}
     return ClusterStream.model_validate(body)
@@ -318,4 +397,5 @@ def _move(move: Move) -> ClusterMove:
         kind=MoveKind(move.kind),
         remove=move.remove,
         add=move.add,
+        leader=move.leader,
     )

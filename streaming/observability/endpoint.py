@@ -1,7 +1,7 @@
 """Serves `/metrics`, `/livez` and `/readyz` over HTTP beside the application.
 
-Names of the probes are those of the Kubernetes components. It serves from a thread of its own and
-never waits for a batch.
+Names of the probes are those of the Kubernetes components; `/healthz` is their older name of
+`/livez`. It serves from a thread of its own and never waits for a batch.
 """
 
 import threading
@@ -10,12 +10,12 @@ from socketserver import ThreadingMixIn
 from typing import Any, Self
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import make_wsgi_app
+from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from streaming.errors import StreamingError
-from streaming.observability.metrics import Metrics
-from streaming.observability.probes import Probes, Verdict
+from streaming.observability.probes import Verdict
 
+Probe = Callable[[], Verdict]
 Start = Callable[[str, list[tuple[str, str]]], Any]
 
 
@@ -35,9 +35,11 @@ class _Quiet(WSGIRequestHandler):
 class Endpoint:
     """Serves while it is open. Raises EndpointRefused when the port is taken."""
 
-    def __init__(self, host: str, port: int, metrics: Metrics, probes: Probes) -> None:
-        self._metrics = make_wsgi_app(metrics.registry)
-        self._probes = {"/livez": probes.check_live, "/readyz": probes.check_ready}
+    def __init__(
+        self, host: str, port: int, registry: CollectorRegistry, live: Probe, ready: Probe
+    ) -> None:
+        self._metrics = make_wsgi_app(registry)
+        self._probes = {"/livez": live, "/healthz": live, "/readyz": ready}
         try:
             self._server = make_server(host, port, self._answer, _Server, _Quiet)
         except OSError as error:

@@ -5,7 +5,7 @@ Given lists are judged as they stand: nothing is completed, replaced or moved.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ from placement.model import (
     parse_location,
 )
 from placement.policy import Policy, find_contradiction
+from placement.rules import NodeLoads
 from placement.state import ClusterState
 from placement.strategies import STRATEGIES
 from placement.streams import check_counts, check_repair_mode
@@ -44,6 +45,7 @@ from schemas.acks import MoveKind
 from schemas.cluster import Cluster, ClusterMove, ClusterNode, ClusterStream, RefusedStream
 from streaming import codec
 from streaming.offline.documents import Document
+from streaming.offline.loads import ShardLoads, count_shards, utilisation_body
 
 _UNLOCATED = "(unlocated)"
 
@@ -62,7 +64,10 @@ class CheckOptions:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """A cluster, what is wrong with it, and its streams that were refused."""
+    """A cluster, what is wrong with it, and its streams that were refused.
+
+    `shard_loads`, `node_loads`: what is counted beside replicas; None for a file without resources.
+    """
 
     document: Document
     asked: CheckOptions
@@ -71,6 +76,8 @@ class CheckResult:
     examined: tuple[StreamToDiagnose, ...]
     refused: tuple[dict[str, Any], ...]
     lost: tuple[str, ...]
+    shard_loads: ShardLoads | None = None
+    node_loads: NodeLoads | None = None
 
     @property
     def fixable(self) -> bool:
@@ -135,6 +142,8 @@ class CheckResult:
         body["summary"] = self.summary()
         body["violations"] = [violation_body(each) for each in found.violations]
         body["health"] = health_body(found)
+        if self.node_loads is not None:
+            body["utilisation"] = utilisation_body(self.topology, self.node_loads)
         if self.refused:
             body["decisions"] = list(self.refused)
         if self.asked.lose:
@@ -202,12 +211,16 @@ def check_cluster(document: Document, asked: CheckOptions) -> CheckResult:
         if isinstance(policy, Reason):
             refused.append(_refusal(stream.stream, codec.reason_body(policy), stream))
         else:
-            examined.append(_prepare_stream(event, policy, moves, state.topology))
-    found = diagnose_cluster(state.topology, examined)
+            prepared = _prepare_stream(event, policy, moves, state.topology)
+            unknown = frozenset(n for n in stream.unobserved or () if n < stream.shards)
+            behind = _out_of_sync(stream, state.topology)
+            examined.append(replace(prepared, out_of_sync=behind, unobserved=unknown))
+    shard_loads = count_shards(cluster, examined)
+    loads = None if shard_loads is None else shard_loads.on_nodes(state.topology, examined)
+    found = diagnose_cluster(state.topology, examined, loads)
     named = tuple(sorted(lost, key=natural_key))
-    return CheckResult(
-        document, asked, state.topology, found, tuple(examined), tuple(refused), named
-    )
+    parts = (tuple(examined), tuple(refused), named, shard_loads, loads)
+    return CheckResult(document, asked, state.topology, found, *parts)
 
 
 def lost_nodes(cluster: Cluster, names: Iterable[str]) -> frozenset[str]:
@@ -291,6 +304,17 @@ def _prepare_stream(
     return StreamToDiagnose(spec_of(event), policy, planned, whole, frozenset(underway))
 
 
+def _out_of_sync(stream: ClusterStream, topology: Topology) -> dict[int, frozenset[int]]:
+    """Find the replicas that are listed and not in sync, by shard."""
+    found = {}
+    for shard, lists in enumerate(zip(stream.replicas or (), stream.in_sync or (), strict=False)):
+        listed, in_sync = map(set, lists)
+        nodes = [topology.index[each] for each in listed - in_sync if each in topology.index]
+        if nodes:
+            found[shard] = frozenset(nodes)
+    return found
+
+
 def spec_of(event: StreamCreated) -> StreamSpec:
     """Return the stream's spec as it is written."""
     return StreamSpec(
@@ -304,6 +328,7 @@ def spec_of(event: StreamCreated) -> StreamSpec:
         dimension=event.dimension,
         ranges=event.ranges,
         repair=event.repair,
+        expected_load=event.expected_load,
     )
 
 

@@ -28,7 +28,11 @@ _NO_WIDTH = 1_000_000
 
 def cluster_body(cluster: Cluster) -> dict[str, Any]:
     """A cluster in the form of a cluster file; what has its default is left out."""
-    body = {"levels": list(cluster.levels), "nodes": _bodies(cluster.nodes)}
+    resources = {
+        name: each.model_dump(mode="json", exclude_defaults=True)
+        for name, each in cluster.resources.items()
+    }
+    body = {"levels": list(cluster.levels), "resources": resources, "nodes": _bodies(cluster.nodes)}
     body |= {"streams": _bodies(cluster.streams), "moves": _bodies(cluster.moves)}
     return {name: value for name, value in body.items() if value or name in ("nodes", "streams")}
 

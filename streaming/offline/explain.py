@@ -7,10 +7,10 @@ wanted shards depend: complete ones are counted as they are, later ones are left
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placement.allocator import View
 from placement.assignments import EMPTY
@@ -29,11 +29,10 @@ from streaming.offline.place import (
     UNANSWERED,
     PlaceResult,
     build_state,
-    decide_stream,
-    enter_decision,
     place_streams,
     streams_to_place,
 )
+from streaming.offline.surrounding_streams import SurroundingStreams
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +180,13 @@ def explain_streams(
     decisions: dict[str, Decision] = {}
     # Where `place` evens streams out together, all of them matter.
     together = published is None and len(streams_to_place(events)) > 1
-    crowd = _OtherStreams(state, place_streams(document) if together else None)
+    crowd = SurroundingStreams(document, state, place_streams(document) if together else None)
     for event in _relevant_streams(events, wanted):
         if wanted.stream not in (None, event.stream):
             decisions[event.stream] = crowd.take(event)
             continue
         crowd.enter_rows()
-        before = View(state.topology, state.table)
+        before = View(state.topology, state.table, loads=state.view().loads)
         if published is None:
             decision = crowd.place(event)
             shards = state.streams[event.stream].shards
@@ -227,61 +226,6 @@ def _relevant_streams(
         return events[: at + 1]
     behind = [event for event in events[at + 1 :] if any(event.replicas or ())]
     return [*events[:at], *behind, events[at]]
-
-
-class _OtherStreams:
-    """The streams that are not asked about. Those that have all their replicas are only counted,
-    all at once, before something is placed beside them. `placed`: where the others stand, if that
-    is known."""
-
-    def __init__(self, state: ClusterState, placed: PlaceResult | None) -> None:
-        self._state, self._placed = state, placed
-        self._rows: list[list[int]] = []
-        self._shards: list[int] = []
-
-    def take(self, event: StreamCreated) -> Decision:
-        """Count the stream as it is, or place what it lacks."""
-        state = self._state
-        policy = state.streams.compile(event.placement_policies, event.policy)
-        index, given = state.topology.index, event.replicas or ()
-        rows = [[index.get(node, EMPTY) for node in nodes] for nodes in given]
-        if (
-            isinstance(policy, Reason)
-            or len(rows) != event.shards
-            or not _is_complete(rows, policy, event)
-        ):
-            self.enter_rows()
-            return self.place(event)
-        spec = spec_of(state, event)
-        parts = (event.body_hash, policy.strategy, event.shards, 0, (), (), state.now)
-        decision = Decision(event.stream, event.sequence, 1, Outcome.PLACED, spec, *parts)
-        self._shards += state.allocate_slots(state.upsert_stream(decision, policy), rows)
-        self._rows += rows
-        return decision
-
-    def place(self, event: StreamCreated) -> Decision:
-        """Decide the stream, or take the decision that is known."""
-        if self._placed is None:
-            return decide_stream(self._state, event)
-        known = self._placed.state
-        stream = known.streams[event.stream]
-        rows = [known.table.nodes(shard) for shard in stream.shards]
-        enter_decision(self._state, stream.decision, stream.policy, rows or None)
-        return stream.decision
-
-    def enter_rows(self) -> None:
-        """Enter what was taken into the table."""
-        if self._rows:
-            counts = np.fromiter(map(len, self._rows), np.int64, len(self._rows))
-            nodes = np.fromiter(chain.from_iterable(self._rows), np.int64, int(counts.sum()))
-            self._state.load_replicas(np.asarray(self._shards, np.int64), counts, nodes)
-            self._rows, self._shards = [], []
-
-
-def _is_complete(rows: Sequence[Sequence[int]], policy: Policy, event: StreamCreated) -> bool:
-    """Return whether every shard has as many different, known nodes as the stream asks for."""
-    copies = policy.copies(event.replication_factor)
-    return all(len(row) >= copies and EMPTY not in row and len({*row}) == len(row) for row in rows)
 
 
 def _listed_replicas(state: ClusterState, event: StreamCreated) -> list[list[int]]:
@@ -324,7 +268,8 @@ def _explain(
     if isinstance(policy, Reason) or any(reason.band is Band.CONFIG for reason in wrong):
         return StreamExplanation(decision)
     given = [len(nodes) for nodes in event.replicas or ()] if shards else []
-    explainer = Explainer(decision.spec, policy, shards, before, given)
+    amounts = _loads_of_shards(state, event, decision)
+    explainer = Explainer(decision.spec, policy, shards, before, given, amounts)
     node = state.topology.index.get(wanted.node or "")
     why = decision.reasons[0] if decision.reasons else None
     found: list[ShardExplanation] = []
@@ -340,6 +285,18 @@ def _explain(
         found.append(ShardExplanation(event.stream, shard, names, None, mine, absent))
     advice = _advice(state, event, decision, policy, wanted)
     return StreamExplanation(decision, None, tuple(found), tuple(unplaced), tuple(advice))
+
+
+def _loads_of_shards(
+    state: ClusterState, event: StreamCreated, decision: Decision
+) -> NDArray[np.int64] | None:
+    """The loads of the stream's shards by resource, those of a new stream as they were placed."""
+    columns, stream = state.table.loads, state.streams.get(event.stream)
+    if columns is None:
+        return None
+    if any(event.replicas or ()) and stream is not None and stream.shards:
+        return columns.of_shards(np.asarray(stream.shards, np.int64))
+    return state.loads.of_new_shard(decision.spec)[:, None]
 
 
 def _shards_to_explain(
@@ -474,6 +431,25 @@ def _advise_completion(
     return advice
 
 
+def advise_stream(placed: PlaceResult, decision: Decision) -> list[Advice]:
+    """Advise what to add so that a stream that was refused, waits or lacks replicas is placed."""
+    state, spec = placed.state, decision.spec
+    policy = state.streams.compile(spec.placement_policies, spec.policy)
+    if decision.outcome not in UNANSWERED or isinstance(policy, Reason):
+        return []
+    if decision.outcome is Outcome.PARTIAL:
+        return _advise_completion(state, decision, policy, None)
+    return advise(state, spec, policy)
+
+
+def advice_body(advice: Advice) -> dict[str, Any]:
+    """Write what would help; the amount of a resource where that is what is missing."""
+    body = asdict(advice)
+    if advice.resource is None:
+        del body["resource"], body["amount"]
+    return body
+
+
 def stream_body(each: StreamExplanation, answer: Mapping[str, Any]) -> dict[str, Any]:
     """Write a stream's part of the answer: its decision (`answer`), its replicas, and its shards
     where it has replicas already."""
@@ -491,6 +467,6 @@ def stream_body(each: StreamExplanation, answer: Mapping[str, Any]) -> dict[str,
         "warnings": answer["warnings"],
         "replicas": held,
         "absent": [asdict(absent) for absent in each.absent],
-        "advice": [asdict(advice) for advice in each.advice],
+        "advice": [advice_body(advice) for advice in each.advice],
         "shards": [] if each.health is None else [shard.body() for shard in each.shards],
     }

@@ -19,6 +19,7 @@ from placement.model import (
     NodeChanged,
     Outcome,
     Reason,
+    ShardLoad,
     StreamCreated,
 )
 from placement.policy import Balance, Policy
@@ -28,6 +29,7 @@ from placement.streams import decide
 from schemas.cluster import Cluster, RefusedStream
 from streaming import codec
 from streaming.offline.documents import Document
+from streaming.offline.loads import known_loads, utilisation_body
 
 # A stream that does not have what it asked for.
 UNANSWERED = (Outcome.REJECTED, Outcome.WAITING, Outcome.PARTIAL)
@@ -70,7 +72,14 @@ class PlaceResult:
     def body(self) -> dict[str, Any]:
         """The answer of `place`."""
         name = {} if self.cluster.name is None else {"name": self.cluster.name}
-        return name | {"decisions": [self.answer(decision) for decision in self.decisions]}
+        body = name | {"decisions": [self.answer(decision) for decision in self.decisions]}
+        used = self.utilisation()
+        return body if used is None else body | {"utilisation": used}
+
+    def utilisation(self) -> dict[str, Any] | None:
+        """Write what nodes and domains bear, by resource; None for a file without resources."""
+        loads = self.state.node_loads()
+        return None if loads is None else utilisation_body(self.state.topology, loads)
 
     def fill_in(self) -> dict[str, Any]:
         """Fill the replicas of every placed stream into the document as it was given. `check`,
@@ -125,7 +134,10 @@ def place_streams(document: Document) -> PlaceResult:
     state = build_state(document.cluster)
     _, events = codec.events_of_cluster(document.cluster)
     created = [event for event in events if isinstance(event, StreamCreated)]
-    decisions = {event.stream: decide_stream(state, event) for event in created}
+    known = known_loads(document.cluster)
+    decisions = {
+        event.stream: decide_stream(state, event, known.get(event.stream, ())) for event in created
+    }
     decisions |= _even_out(state, decisions, streams_to_place(created))
     answers = tuple(
         stream if isinstance(stream, RefusedStream) else decisions[stream.stream]
@@ -173,7 +185,8 @@ def _preference_warnings(state: ClusterState, stream: Stream) -> tuple[Reason, .
 def build_state(cluster: Cluster, limits: Limits | None = None) -> ClusterState:
     """The state of a reconciler that knows the cluster's nodes."""
     bounds = Limits() if limits is None else limits
-    state = ClusterState(Configuration(levels=cluster.levels, limits=bounds))
+    resources = codec.resources_of_cluster(cluster)
+    state = ClusterState(Configuration(levels=cluster.levels, limits=bounds, resources=resources))
     nodes, _ = codec.events_of_cluster(cluster)
     for node in nodes:
         assert isinstance(node, NodeChanged)
@@ -184,11 +197,27 @@ def build_state(cluster: Cluster, limits: Limits | None = None) -> ClusterState:
     return state
 
 
-def decide_stream(state: ClusterState, event: StreamCreated) -> Decision:
-    """Decide one stream and take its replicas into the state."""
-    decision, policy, shards = decide(state, event, None)
-    enter_decision(state, decision, policy, shards)
+def decide_stream(
+    state: ClusterState, event: StreamCreated, known: Sequence[ShardLoad] = ()
+) -> Decision:
+    """Decide one stream and take its replicas, and what is `known` of its shards, into the state.
+
+    A stream that is placed anew counts with the mean of what is known where it expects nothing.
+    """
+    decision, policy, shards = decide(state, _expect(event, known), None)
+    decision = replace(decision, spec=replace(decision.spec, expected_load=event.expected_load))
+    enter_decision(state, decision, policy, shards, known)
     return decision
+
+
+def _expect(event: StreamCreated, known: Sequence[ShardLoad]) -> StreamCreated:
+    amounts: dict[str, list[int]] = {}
+    for each in known:
+        for name, amount in each.amounts:
+            amounts.setdefault(name, []).append(amount)
+    means = {name: sum(found) // len(found) for name, found in amounts.items()}
+    expected = {**means, **dict(event.expected_load or ())}
+    return replace(event, expected_load=tuple(sorted(expected.items()))) if expected else event
 
 
 def enter_decision(
@@ -196,9 +225,14 @@ def enter_decision(
     decision: Decision,
     policy: Policy | None,
     shards: Sequence[Sequence[int]] | None,
+    known: Sequence[ShardLoad] = (),
 ) -> None:
-    """Take a decision and its replicas, if it has any, into the state."""
+    """Take a decision and its replicas, if it has any, into the state.
+
+    `known`: what is known of the stream's shards.
+    """
     stream = state.upsert_stream(decision, policy)
     if shards is not None:
         for shard, nodes in zip(state.allocate_slots(stream, shards), shards, strict=True):
             state.load_shard(shard, nodes)
+        state.loads.learn(known)

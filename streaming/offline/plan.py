@@ -35,6 +35,7 @@ from placement.planning import (
     plan_waves,
     top_level,
 )
+from placement.rules import NodeLoads
 from placement.state import role_rules
 from placement.topology import Topology
 from placement.wording import format_count
@@ -42,27 +43,31 @@ from schemas.cluster import Cluster, ClusterMove, ClusterNode
 from streaming import codec
 from streaming.offline.check import CheckOptions, CheckResult, check_cluster, violation_body
 from streaming.offline.documents import Document
+from streaming.offline.loads import known_loads, peak_body, utilisation_body
 from streaming.offline.reassignment import Assignments, Listed, reassignment_json
+from streaming.offline.traffic import PlanTraffic, count_traffic, counts_bytes
 from streaming.offline.what_if import WhatIf, accepted_streams, apply_what_if
 
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
     """Selects a plan: its phase, its limits, one plan or all waves, and hypothetical changes of the
-    cluster before it."""
+    cluster before it. `rate`: bytes a second that each node sends and receives, for estimates."""
 
     phase: PlanPhase = PlanPhase.ALL
     max_moves: int | None = None
     max_moves_per_node: int | None = None
     until_balanced: bool = False
     what_if: WhatIf = field(default_factory=WhatIf)
+    rate: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PlanResult:
     """Holds a cluster, its plan, the plan's impact, and the violations that no plan repairs. Where
     `waves` are asked for the plan is all of them in one; `stakes` warns of nodes that leave and
-    take too much."""
+    take too much. `loads_after`, `traffic`: what nodes bear in the end, and what is copied; None
+    for a file without resources."""
 
     document: Document
     check: CheckResult
@@ -73,6 +78,9 @@ class PlanResult:
     stakes: Reason | None = None
     waves: Waves | None = None
     assignments: Assignments = field(default_factory=dict)
+    loads_after: NodeLoads | None = None
+    traffic: PlanTraffic | None = None
+    rate: int | None = None
 
     @property
     def nodes(self) -> tuple[ClusterNode, ...]:
@@ -140,6 +148,8 @@ class PlanResult:
         body["moves"] = [move_body(move) for move in self.plan.moves]
         if self.waves is not None:
             body |= _waves_body(self.waves)
+            for each, traffic in zip(body["waves"], self._waves_traffic, strict=False):
+                each.update(traffic)
         body["unfixable"] = list(self.unfixable)
         body["warnings"] = [codec.reason_body(reason) for reason in self._warnings()]
         hold = self.hold
@@ -158,9 +168,40 @@ class PlanResult:
                 | {"leaders": now.leaders}
                 for now in self.plan.after
             ]
+        self._add_loads(body)
         if self.check.refused:
             body["decisions"] = list(self.check.refused)
         return body
+
+    @property
+    def counts_bytes(self) -> bool:
+        """Return whether the bytes of copies are known."""
+        return counts_bytes(self.check.shard_loads)
+
+    @property
+    def _waves_traffic(self) -> list[dict[str, int]]:
+        """Write what each wave copies, and in how many seconds."""
+        if self.traffic is None or not self.counts_bytes:
+            return []
+        rate = self.rate
+        return [
+            {"bytes": each.bytes} | ({} if rate is None else {"seconds": each.seconds(rate)})
+            for each in self.traffic.waves
+        ]
+
+    def _add_loads(self, body: dict[str, Any]) -> None:
+        """Add what is copied, and what nodes and domains bear before, on the way and after."""
+        before, after, traffic = self.check.node_loads, self.loads_after, self.traffic
+        if before is None or after is None or traffic is None:
+            return
+        topology = self.check.topology
+        if self.counts_bytes:
+            body["traffic"] |= traffic.body(self.rate)
+        if self.plan.bytes_lower_bound is not None:
+            body["bytes_lower_bound"] = self.plan.bytes_lower_bound
+        body["utilisation"] = utilisation_body(topology, before)
+        body["peak"] = peak_body(topology, before, traffic.peak)
+        body["final"]["utilisation"] = utilisation_body(topology, after)
 
     def _warnings(self) -> list[Reason]:
         waiting = self.plan.throttled
@@ -175,12 +216,19 @@ def plan_moves(document: Document, wanted: PlanOptions) -> PlanResult:
     cluster, check = check_what_if(document, wanted.what_if)
     topology = check.topology
     before = {each.stream: each.replication_factor for each in accepted_streams(document.cluster)}
-    streams = [_snapshot(topology, each, cluster.moves, before) for each in check.examined]
-    bounds = (wanted.phase, wanted.max_moves, wanted.max_moves_per_node)
+    known = known_loads(cluster)
+    streams = [
+        replace(_snapshot(topology, each, cluster.moves, before), loads=known.get(name, ()))
+        for name, each in ((each.spec.stream, each) for each in check.examined)
+    ]
+    resources = codec.resources_of_cluster(cluster)
+    bounds = (wanted.phase, wanted.max_moves, wanted.max_moves_per_node, resources)
     waves = plan_waves(topology, streams, *bounds) if wanted.until_balanced else None
     found = plan(topology, streams, *bounds) if waves is None else waves.whole
     after = _streams_after(topology, check.examined, found)
-    left = diagnose_cluster(topology, after).violations
+    shard_loads = check.shard_loads
+    loads = None if shard_loads is None else shard_loads.on_nodes(topology, after)
+    left = diagnose_cluster(topology, after, loads).violations
     return PlanResult(
         document,
         check,
@@ -191,7 +239,27 @@ def plan_moves(document: Document, wanted: PlanOptions) -> PlanResult:
         _stake_reason(topology, after, found),
         waves,
         wanted.what_if.assignments,
+        loads,
+        _traffic(check, streams, [found] if waves is None else waves.plans),
+        wanted.rate,
     )
+
+
+def _traffic(
+    check: CheckResult, streams: Sequence[StreamSnapshot], plans: Sequence[Plan]
+) -> PlanTraffic | None:
+    """Count what plans copy; None for a file without resources."""
+    shard_loads, loads = check.shard_loads, check.node_loads
+    if shard_loads is None or loads is None:
+        return None
+    under_way = {
+        (each.spec.stream, shard): move
+        for each in streams
+        for shard, move in each.moves.items()
+        if move.add is not None
+    }
+    counted = (check.topology, check.examined, under_way, shard_loads, loads)
+    return count_traffic(plans, *counted)
 
 
 def check_what_if(document: Document, what_if: WhatIf) -> tuple[Cluster, CheckResult]:
@@ -228,7 +296,7 @@ def _snapshot(
     if copies[0] < copies[1]:
         roles = sum(rule.count for rule in role_rules(policy, topology))
         shards = [resize_slots(nodes, *copies, roles) for nodes in shards]
-    return StreamSnapshot(spec, policy, shards, under_way)
+    return StreamSnapshot(spec, policy, shards, under_way, each.unobserved)
 
 
 def _streams_after(
@@ -295,7 +363,9 @@ def _stake_reason(
     """The warning of what nodes in maintenance, and those that cannot be emptied, take away."""
     stuck = {v.key for v in found.left if v.rule == DRAIN_RULE}
     affected = [
-        AffectedShard(each.spec, each.policy, shard, nodes)
+        AffectedShard(
+            each.spec, each.policy, shard, nodes, each.out_of_sync.get(shard, frozenset())
+        )
         for each in after
         for shard, nodes in enumerate(each.shards)
     ]
@@ -320,7 +390,8 @@ def move_body(move: PlannedMove) -> dict[str, Any]:
         "cause": move.cause,
         "reason": codec.reason_body(move.reason),
     }
-    return body if move.leader is None else body | {"leader": move.leader}
+    body |= {} if move.leader is None else {"leader": move.leader}
+    return body if move.bytes is None else body | {"bytes": move.bytes}
 
 
 def impact_body(found: Impact) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from placement.model import Cause, Violation, natural_key
 from placement.planning import PlannedMove
 from placement.topology import LEAF, Topology
 from streaming.offline.check import CheckResult
+from streaming.offline.loads import utilisation_body
 from streaming.offline.plan import PlanOptions, plan_moves
 from streaming.offline.what_if import WhatIf
 
@@ -42,7 +43,7 @@ def report(answer: CheckResult) -> dict[str, Any]:
         "streams": [row for each in streams for row in _stream(each, alive)],
         "locations": _locations(inside, loads, violations),
         "total": _total(loads, alive),
-        "servers": _servers(topology, order, loads, streams),
+        "servers": _servers(topology, order, loads, streams, _shares(answer)),
         "skews": _skews(inside, streams),
         "violations": _violations(streams, violations),
         "plan": _plan(answer),
@@ -126,8 +127,9 @@ def _servers(
     order: Sequence[int],
     loads: Mapping[int, int],
     streams: Sequence[StreamToDiagnose],
+    shares: Mapping[str, Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
-    """`ksck`'s table of servers."""
+    """`ksck`'s table of servers; with how far each is filled, where resources are counted."""
     leaders = Counter(nodes[0] for each in streams for nodes in each.shards if len(nodes))
     return [
         {
@@ -137,8 +139,20 @@ def _servers(
             "replicas": loads.get(node, 0),
             "leaders": leaders[node],
         }
+        | ({"utilisation": shares[topology.ids[node]]} if shares else {})
         for node in order
     ]
+
+
+def _shares(answer: CheckResult) -> dict[str, dict[str, Any]]:
+    """How far each node is filled, by resource; nothing for a file without resources."""
+    if answer.node_loads is None:
+        return {}
+    used = utilisation_body(answer.topology, answer.node_loads)
+    return {
+        name: {resource: found["nodes"][name]["utilisation"] for resource, found in used.items()}
+        for name in answer.topology.ids
+    }
 
 
 def _skews(

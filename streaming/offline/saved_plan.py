@@ -192,4 +192,5 @@ def _move(body: Mapping[str, Any]) -> PlannedMove:
         body.get("leader"),
         Cause(body["cause"]),
         reason,
+        body.get("bytes"),
     )

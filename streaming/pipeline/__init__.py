@@ -6,6 +6,7 @@ of the command line's side imports it.
 
 from streaming.pipeline.arrivals import SMALL_BATCH_RECORDS_MAX, Arrivals
 from streaming.pipeline.batch import BatchApplier
+from streaming.pipeline.load_flow import LoadIntake, LoadQuery
 from streaming.pipeline.session import close_session, open_session
 from streaming.pipeline.ticks import Ticker
 
@@ -13,6 +14,8 @@ __all__ = [
     "SMALL_BATCH_RECORDS_MAX",
     "Arrivals",
     "BatchApplier",
+    "LoadIntake",
+    "LoadQuery",
     "Ticker",
     "close_session",
     "open_session",

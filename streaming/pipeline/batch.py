@@ -16,11 +16,11 @@ from typing import Any, Protocol
 import orjson
 
 from placement.liveness import Clock, Verdict
-from placement.model import Event, LinksMeasured, LocationResolved, NodeChanged
+from placement.model import Event, LinksMeasured, LoadsReported, LocationResolved, NodeChanged
 from placement.state import DIGEST_VERSION
 from schemas import limits
 from schemas.envelope import Refusal, decode, has_unknown_fields, validate
-from schemas.topics import COMMITS, DETECTOR, INVENTORY, JOURNAL, NODES
+from schemas.topics import COMMITS, DETECTOR, INVENTORY, JOURNAL, NODE_LOADS, NODES
 from streaming import codec, gc_pause
 from streaming.codec import OutRecord, RawRecord, RefusedRecord, configuration_body, journal_event
 from streaming.errors import StreamingError
@@ -28,6 +28,7 @@ from streaming.ingest import UNKNOWN_FIELD, ShardOutput
 from streaming.locations import Locator
 from streaming.observability import BatchTrace, CommitSummary
 from streaming.outbox import LETTERS_PER_SECOND, DeadLetterWriter, Outbox
+from streaming.pipeline.load_flow import UnheardLoads
 from streaming.recovery import STATE_FORMAT, Positions, Recovered
 
 # One prefix plans at most so many events, and streams of so many shards: its records stay in
@@ -104,6 +105,7 @@ class BatchApplier:
         self._positions: Positions = recovered.positions
         self._clocks = recovered.clocks
         self._sequence = recovered.sequence
+        self._unheard = UnheardLoads()
         self._marked_at = 0
         self.writer_epoch = recovered.writer_epoch + 1
         self.tick_seen = -1
@@ -136,7 +138,9 @@ class BatchApplier:
         self._count_read(outputs)
         ignored = sum((each.ignored for each in outputs), Counter[str]())
         steps = _input_records(outputs, self._locator, ignored)
-        late = () if self._locator is None else self._locator.take_answers(self._reconciler.now)
+        late: list[Event] = [*self._unheard.take()]
+        if self._locator is not None:
+            late += self._locator.take_answers(self._reconciler.now)
         latest = max((s.last_at for each in outputs for s in each.stretches), default=0)
         self._count_ignored(ignored, max(latest, self._reconciler.now))
         commits = 0
@@ -146,7 +150,7 @@ class BatchApplier:
             now = max(latest if last else prefix[-1].at, self._reconciler.now)
             self._advance(outputs, steps)
             commits += self._apply_prefix(prefix, now, caught_up and last, late)
-            late = ()
+            late = []
             if last:
                 break
         self._note_tick(outputs)
@@ -164,13 +168,18 @@ class BatchApplier:
         planned_at = time.perf_counter()
         refused = [step.refused for step in prefix if step.refused is not None]
         for each in ready.refused:
-            step = planned[each.index]
+            step, event = planned[each.index], events[each.index]
+            if isinstance(event, LoadsReported):
+                self._unheard.keep(event)
             if step is not None and step.raw is not None:
                 refused.append(
                     RefusedRecord(step.raw, "apply", each.reason.code, each.reason.message)
                 )
             else:  # What came with no record of its own, as a life that takes over at a tick.
                 self._count_ignored({each.reason.code.lower(): 1}, now)
+        for event in events:
+            if isinstance(event, NodeChanged):
+                self._unheard.note_change(event)
         records, left_out = self._letters.make_letters(refused)
         self._count_ignored(ready.counts, now)
         records += codec.ready_records(ready, self._cell, now, self._sequence + 1)
@@ -212,9 +221,11 @@ class BatchApplier:
 
     def _count_read(self, outputs: Sequence[ShardOutput]) -> None:
         # Every topology shard tells of the same stretches.
-        stretches = {(s.topic, s.partition): s for each in outputs for s in each.stretches}
+        stretches = {
+            (s.topic, s.partition, s.first_offset): s for each in outputs for s in each.stretches
+        }
         self.records_read = 0
-        for (topic, _), stretch in sorted(stretches.items()):
+        for (topic, _, _), stretch in sorted(stretches.items()):
             records = stretch.next_offset - stretch.first_offset
             self.records_read += records
             if self._observer is not None:
@@ -306,11 +317,18 @@ def _clock_body(clock: Clock) -> dict[str, int]:
     return {"clock_ms": clock.reading, "append_ms": clock.at}
 
 
+def _count_shards(event: Event | None) -> int:
+    """Count the shards of which an event may publish records."""
+    if isinstance(event, LoadsReported):
+        return len(event.loads)
+    return min(getattr(event, "shards", 0), limits.SHARDS_MAX)
+
+
 def _next_prefix(steps: list[InputRecord]) -> tuple[list[InputRecord], list[InputRecord]]:
     """The next prefix and the rest; the steps of one record stay together."""
     end, events, shards = 0, 0, 0
     while end < min(len(steps), PREFIX_STEPS_MAX) and events < PREFIX_EVENTS_MAX:
-        shards += min(getattr(steps[end].event, "shards", 0), limits.SHARDS_MAX)
+        shards += _count_shards(steps[end].event)
         if end and shards > PREFIX_SHARDS_MAX:
             break
         events += steps[end].event is not None
@@ -333,6 +351,7 @@ def _input_records(
         steps += [_verdict_record(DETECTOR, *found) for found in each.reported]
         steps += [_refused_record(refused) for refused in each.refused]
         steps += [_measurement_record(*measured) for measured in each.measured]
+        steps += [InputRecord(e.at, NODE_LOADS, p, offset, e) for p, offset, e in each.loads]
         steps += [_message_record(raw, ignored) for raw in each.passed]
     steps.sort(key=lambda step: (step.topic, step.partition, step.offset, _node_id(step)))
     ordered: list[InputRecord] = []

@@ -7,13 +7,29 @@ cannot be read is named by its key.
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
-from placement.model import Assignment, AssignmentColumns, Configuration, NodeView, Published
+from placement.model import (
+    Assignment,
+    AssignmentColumns,
+    Configuration,
+    NodeView,
+    Published,
+    ShardLoad,
+)
 from placement.reconciler import Reconciler
-from schemas.topics import ASSIGNMENTS, DECISIONS, MEMORY, MOVES, STATE_TOPICS, TOPOLOGY, VIOLATIONS
+from schemas.topics import (
+    ASSIGNMENTS,
+    DECISIONS,
+    MEMORY,
+    MOVES,
+    SHARD_LOADS,
+    STATE_TOPICS,
+    TOPOLOGY,
+    VIOLATIONS,
+)
 from streaming import codec
 from streaming.errors import StreamingError
 
@@ -40,14 +56,21 @@ class StateContradictory(StreamingError):
     """The records do not go together: some are missing, or two reconcilers wrote them."""
 
 
-def rebuild(
-    configuration: Configuration, latest: Latest, now: int
-) -> tuple[Reconciler, list[NodeView]]:
-    """The reconciler that left these records, and its nodes.
+class Rebuilt(NamedTuple):
+    """What the records of a state make together."""
+
+    reconciler: Reconciler
+    nodes: list[NodeView]
+    loads: list[ShardLoad]
+
+
+def rebuild(configuration: Configuration, latest: Latest, now: int) -> Rebuilt:
+    """The reconciler that left these records, with its nodes and the loads of shards.
 
     Raises RecordUnreadable and StateContradictory.
     """
     nodes = _parse_records(TOPOLOGY, latest, codec.parse_node)
+    loads = _parse_records(SHARD_LOADS, latest, codec.parse_load)
     busy: list[Assignment] = []
     records = Published(
         nodes=nodes,
@@ -58,9 +81,10 @@ def rebuild(
         moves=_parse_records(MOVES, latest, codec.parse_move),
         violations=_parse_records(VIOLATIONS, latest, codec.parse_violations),
         memory=_parse_records(MEMORY, latest, codec.parse_memory),
+        loads=loads,
     )
     try:
-        return Reconciler.restore(configuration, records, now), nodes
+        return Rebuilt(Reconciler.restore(configuration, records, now), nodes, loads)
     except _FAULTS as error:
         raise StateContradictory(
             f"the records of {', '.join(STATE_TOPICS)} contradict each other: "

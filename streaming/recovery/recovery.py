@@ -15,11 +15,19 @@ from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from placement.liveness import Clock
-from placement.model import Configuration, NodeView
+from placement.model import Configuration, NodeView, ShardLoad
 from placement.reconciler import Reconciler
 from placement.state import DIGEST_VERSION
 from placement.wording import format_count
-from schemas.topics import CATALOGUE, COMMITS, INPUT_TOPICS, STATE_TOPICS, full_name
+from schemas.topics import (
+    CATALOGUE,
+    COMMITS,
+    DECIDING_TOPICS,
+    INPUT_TOPICS,
+    NODE_LOADS,
+    STATE_TOPICS,
+    full_name,
+)
 from streaming import gc_pause
 from streaming.brokers import (
     CONNECT_TIMEOUT_SECONDS,
@@ -32,7 +40,13 @@ from streaming.brokers import (
 )
 from streaming.errors import StreamingError
 from streaming.recovery.ignored import Ignored
-from streaming.recovery.rebuild import Latest, RecordUnreadable, StateContradictory, rebuild
+from streaming.recovery.rebuild import (
+    Latest,
+    Rebuilt,
+    RecordUnreadable,
+    StateContradictory,
+    rebuild,
+)
 
 Positions = dict[str, dict[int, int]]
 
@@ -94,6 +108,7 @@ class Recovered:
     records: int
     gaps: tuple[Gap, ...] = ()
     ignored: Ignored = field(default_factory=Ignored)
+    loads: list[ShardLoad] = field(default_factory=list)
 
 
 @gc_pause.pause_gc()
@@ -126,7 +141,7 @@ def recover(
     if marker is not None:
         _check_partitions(marker, partitions)
     now = marker["now"] if marker else 0
-    reconciler, nodes = _rebuild(bootstrap, prefix, options, configuration, latest, now)
+    reconciler, nodes, loads = _rebuild(bootstrap, prefix, options, configuration, latest, now)
     found = digest_by_marker(reconciler, marker) if marker else None
     if marker is not None and found != marker["digest"]:
         raise RecoveryRefused(
@@ -135,7 +150,8 @@ def recover(
             f"{REPAIR}"
         )
     clocks = marker["clocks"] if marker else {}
-    positions, gaps = _positions(bootstrap, prefix, options, marker)
+    topics = INPUT_TOPICS if configuration.resources else DECIDING_TOPICS
+    positions, gaps = _positions(bootstrap, prefix, options, marker, topics)
     if gaps and not accept_gap:
         raise RecoveryRefused(
             "; ".join(map(str, gaps))
@@ -146,6 +162,7 @@ def recover(
         configuration=configuration,
         reconciler=reconciler,
         nodes=nodes,
+        loads=loads,
         positions=positions,
         clocks={int(p): Clock(c["clock_ms"], c["append_ms"]) for p, c in clocks.items()},
         sequence=marker["sequence"] if marker else 0,
@@ -252,7 +269,7 @@ def _rebuild(
     configuration: Configuration,
     latest: Latest,
     now: int,
-) -> tuple[Reconciler, list[NodeView]]:
+) -> Rebuilt:
     try:
         return rebuild(configuration, latest, now)
     except RecordUnreadable as error:
@@ -285,7 +302,11 @@ def _check_partitions(marker: Mapping[str, Any], partitions: Mapping[str, int]) 
 
 
 def _positions(
-    bootstrap: str, prefix: str, options: Mapping[str, str], marker: Mapping[str, Any] | None
+    bootstrap: str,
+    prefix: str,
+    options: Mapping[str, str],
+    marker: Mapping[str, Any] | None,
+    topics: Iterable[str],
 ) -> tuple[Positions, tuple[Gap, ...]]:
     """Find the next offset of every source partition, and the gaps before them. New partitions
     start at their beginning, as does input after a gap."""
@@ -294,7 +315,7 @@ def _positions(
     positions: Positions = {}
     gaps = []
     try:
-        for topic in INPUT_TOPICS:
+        for topic in topics:
             name = full_name(topic, prefix)
             partitions = consumer.list_topics(name, CONNECT_TIMEOUT_SECONDS).topics[name].partitions
             positions[topic] = {}
@@ -302,7 +323,9 @@ def _positions(
                 first, end = read_watermarks(consumer, name, partition)
                 position = known.get(topic, {}).get(str(partition), first)
                 if not first <= position <= end:
-                    gaps.append(Gap(name, partition, position, first, end))
+                    # Reports of loads are kept for an hour; what they said is said anew.
+                    if topic != NODE_LOADS:
+                        gaps.append(Gap(name, partition, position, first, end))
                     position = first
                 positions[topic][partition] = position
     finally:

@@ -127,8 +127,7 @@ def restore_snapshot(snapshot: Snapshot, configuration: Configuration) -> Reconc
     for record in snapshot.records:
         if record.topic in latest and record.raw is not None and record.raw_key is not None:
             latest[record.topic][record.raw_key] = record.raw
-    reconciler, _ = rebuild(snapshot.configuration(configuration), latest, snapshot.now)
-    return reconciler
+    return rebuild(snapshot.configuration(configuration), latest, snapshot.now).reconciler
 
 
 def _note(latest: dict[str, Record], record: Record) -> None:

@@ -16,6 +16,7 @@ from schemas.topics import (
     JOURNAL,
     MEMORY,
     MOVES,
+    SHARD_LOADS,
     TOPOLOGY,
     VIOLATIONS,
 )
@@ -32,6 +33,7 @@ AUDITED = (
     MOVES,
     VIOLATIONS,
     MEMORY,
+    SHARD_LOADS,
     JOURNAL,
     COMMITS,
 )

@@ -127,5 +127,4 @@ class Replay:
             topic: {key: record.value for key, record in latest.items() if record.value is not None}
             for topic, latest in self.latest.items()
         }
-        reconciler, _ = rebuild(configuration, values, self._now)
-        return reconciler
+        return rebuild(configuration, values, self._now).reconciler

@@ -21,6 +21,7 @@ from placement.model import (
     NodeChanged,
     OperatorAsked,
     ReplicaLost,
+    ReplicasObserved,
     StreamAltered,
     StreamCreated,
     StreamDropped,
@@ -129,6 +130,8 @@ class ShardTimeline(Timeline):
     def _event_text(self, event: Event) -> str | None:
         if isinstance(event, MoveAcked | ReplicaLost):
             return self._ack_text(event)
+        if isinstance(event, ReplicasObserved):
+            return self._observed_text(event)
         if isinstance(event, StreamDropped) and event.stream == self._stream:
             return f"stream {event.stream} dropped (sequence {event.sequence})"
         if isinstance(event, StreamCreated | StreamAltered) and event.stream == self._stream:
@@ -146,6 +149,15 @@ class ShardTimeline(Timeline):
             return f"executor: the replica on {event.node_id} is lost{why}"
         which = "its open move" if event.move_id is None else f"move {event.move_id}"
         return f"executor: {event.kind} {which}{why}"
+
+    def _observed_text(self, event: ReplicasObserved) -> str | None:
+        """Describe what an executor found of the shard."""
+        lists = (event.replicas, *(event.following or ()))
+        place = self._shard - event.shard
+        if event.stream != self._stream or not 0 <= place < len(lists):
+            return None
+        led = f", led by {event.leader}" if event.leader else ""
+        return f"executor: found replicas on {', '.join(lists[place]) or 'no node'}{led}"
 
     def _record_text(self, record: Record) -> str | None:
         value, mine = record.value, record.key == self.name
@@ -220,7 +232,8 @@ class NodeTimeline(Timeline):
             self._note_holding(record)
         if value is None:
             return None
-        if record.topic == MOVES and self.name in (value.get("remove"), value.get("add")):
+        ends = map(value.get, ("remove", "add", "leader")) if record.topic == MOVES else ()
+        if self.name in ends:
             said = _move_text(value)
             return said and f"{value['stream']}/{value['shard']}: {said}"
         if record.topic in LOGS and self.name in (value.get("subject"), value.get("target")):
@@ -326,7 +339,7 @@ def _move_text(value: Mapping[str, Any]) -> str | None:
     """A move's state; that its executor was reminded of it is no news."""
     if value.get("reminded"):
         return None
-    way = f"{value.get('remove') or '-'} -> {value.get('add') or '-'}"
+    way = f"{value.get('remove') or '-'} -> {value.get('add') or value.get('leader') or '-'}"
     why = value["reason"]["message"]
     return f"move {value['kind']} {way} {value['state']} ({value['cause']}): {why}"
 

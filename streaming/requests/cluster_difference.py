@@ -11,7 +11,13 @@ from typing import Any
 
 from placement.model import Decision, Outcome, StreamSpec
 from schemas.cluster import ClusterStream
-from streaming.requests.streams import SPEC_FIELDS, StreamMessage, StreamRequests, spec_fields
+from streaming.requests.streams import (
+    SPEC_FIELDS,
+    StreamMessage,
+    StreamRequests,
+    spec_field,
+    spec_fields,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +84,7 @@ def _creation(spec: StreamSpec) -> tuple[FieldDifference, ...]:
 
 def _differences(now: StreamSpec, wanted: StreamSpec) -> Iterator[FieldDifference]:
     for field in SPEC_FIELDS:
-        before, after = getattr(now, field), getattr(wanted, field)
+        before, after = spec_field(now, field), spec_field(wanted, field)
         if before == after:
             continue
         if isinstance(before, Mapping) and isinstance(after, Mapping):

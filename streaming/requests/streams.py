@@ -50,6 +50,7 @@ SPEC_FIELDS = (
     "dimension",
     "ranges",
     "repair",
+    "expected_load",
 )
 
 StreamMessage = StreamCreated | StreamAltered | StreamDropped
@@ -212,8 +213,14 @@ def is_satisfied(decision: Decision) -> bool:
 
 def spec_fields(spec: StreamSpec) -> dict[str, Any]:
     """Return the spec as the fields of a request."""
-    found = {name: getattr(spec, name) for name in SPEC_FIELDS}
+    found = {name: spec_field(spec, name) for name in SPEC_FIELDS}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def spec_field(spec: StreamSpec, name: str) -> Any:
+    """Return a field of the spec as a request has it."""
+    value = getattr(spec, name)
+    return value if name != "expected_load" or value is None else dict(value)
 
 
 def overlay_spec(spec: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

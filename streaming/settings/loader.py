@@ -18,7 +18,7 @@ from pydantic_settings import EnvSettingsSource
 
 from streaming.errors import SettingsInvalid
 from streaming.settings.document import KeyPath, SettingsDocument, read_document
-from streaming.settings.sections import Section
+from streaming.settings.sections import ResourceSettings, Section
 from streaming.settings.settings import ENV_DELIMITER, ENV_PREFIX, Settings
 
 if TYPE_CHECKING:
@@ -116,8 +116,7 @@ def _describe(
     path: KeyPath = tuple(str(part) for part in mistake["loc"])
     origin = f"{_origin(path, flags, document)}: {'.'.join(path)}: "
     if mistake["type"] == "extra_forbidden":
-        siblings = _sections().get(path[0], Settings)
-        return f"{origin}unknown setting{_suggestion(path[-1], siblings.model_fields)}"
+        return f"{origin}unknown setting{_suggestion(path[-1], _siblings(path))}"
     if mistake["type"] in ("model_type", "dict_type"):
         return f"{origin}expected a mapping"
     message = re.split(", unable to parse|, got ", mistake["msg"])[0]
@@ -128,6 +127,13 @@ def _describe(
     if isinstance(value, str | int | float) and "options" not in path:
         message += f", got {value!r}"
     return origin + message
+
+
+def _siblings(path: KeyPath) -> Iterable[str]:
+    """Names that the setting at `path` could have had."""
+    if path[0] == "resources":
+        return ResourceSettings.model_fields
+    return _sections().get(path[0], Settings).model_fields
 
 
 def _origin(path: KeyPath, flags: Mapping[str, object], document: SettingsDocument) -> str:

@@ -27,9 +27,11 @@ from streaming.settings.types import (
     Count,
     DurationSeconds,
     MemorySize,
+    Name,
     Options,
     TopicPrefix,
     accept_false,
+    accept_none,
     mapping_of_text,
     names_of_list,
 )
@@ -129,7 +131,7 @@ class LivenessSettings(Section):
     flap_transitions: Annotated[int, Field(ge=2, le=100)] = Field(
         default=5,
         description="Changes of a node's liveness within flap_window_seconds after which the node "
-        "is held down: it receives no replicas.",
+        "is held down: it receives no replicas. A restart before dead_after_seconds is one change.",
     )
     flap_window_seconds: DurationSeconds = Field(
         default=600.0, description="Time within which flap_transitions are counted."
@@ -163,6 +165,11 @@ class MoveSettings(Section):
         default=600.0,
         description="Time after which an open move expires; repair then looks at the shard again.",
     )
+    leader_moves: bool = Field(
+        default=False,
+        description="Whether executors acknowledge that another live replica leads, by a move of "
+        "kind `leader`; otherwise the new order of the assignment is the command.",
+    )
     max_in_per_node: Count = Field(default=5, description="Limit on open moves to one node.")
     max_out_per_node: Count = Field(
         default=5,
@@ -191,6 +198,19 @@ class MoveSettings(Section):
         description="Interval at which a move that expired, was cancelled or superseded is "
         "published again, until its executor answers MoveStopped.",
     )
+    max_bytes_per_node: Count | None = Field(
+        default=None,
+        description="Limit on the bytes that open moves copy to and from one node. A larger move "
+        "goes alone. Empty: none.",
+    )
+    max_bytes_per_domain_pair: Count | None = Field(
+        default=None,
+        description="Limit on the bytes that open moves copy between two domains of the top "
+        "level. Empty: none.",
+    )
+    max_bytes_open: Count | None = Field(
+        default=None, description="Limit on the bytes that all open moves copy. Empty: none."
+    )
     rate_bytes_per_second: Count | None = Field(
         default=None,
         description="Limit on the copy rate of each move. It is part of the command and ends with "
@@ -202,8 +222,8 @@ class RebalanceSettings(Section):
     mode: Annotated[Literal["off", "on_join", "continuous"], BeforeValidator(accept_false)] = Field(
         default="off",
         description="When loads are evened out without a request (placer rebalance). off: never; "
-        "on_join: when a node has joined; continuous: when nodes or streams have changed. Repair "
-        "always goes first.",
+        "on_join: when a node has joined, a drain or cordon has ended, or a node has more weight "
+        "or capacity; continuous: when nodes or streams have changed. Repair always goes first.",
     )
     dwell_seconds: DurationSeconds = Field(
         default=600.0,
@@ -213,12 +233,62 @@ class RebalanceSettings(Section):
     )
 
 
+class ResourceSettings(Section):
+    capacity: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None,
+        description="Share of a node's capacity that may be filled. Empty: any load fits.",
+    )
+    balance: Annotated[Annotated[float, Field(ge=0, le=1)] | None, BeforeValidator(accept_none)] = (
+        Field(
+            default=None,
+            description="Band around the mean utilisation in which nodes are kept. Empty: not "
+            "balanced.",
+        )
+    )
+    led: bool = Field(
+        default=False,
+        description="Whether only the replica that leads bears the load; otherwise each one does.",
+    )
+
+
+class LoadSettings(Section):
+    half_life_seconds: DurationSeconds = Field(
+        default=120.0,
+        description="Age at which a report counts half in the smoothed load of a shard. A shard "
+        "that its node no longer reports is forgotten after ten of these.",
+    )
+    band_relative: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.20,
+        description="Change of a shard's or node's smoothed load, relative to what the planner "
+        "knows, from where on the planner is told.",
+    )
+    band_capacity: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.01,
+        description="The same as a share of the node's capacity, where that is known. What leaves "
+        "one of the two bands is told.",
+    )
+    suspicion_factor: Annotated[float, Field(gt=1, allow_inf_nan=False)] = Field(
+        default=100.0,
+        description="A report so many times above what is known of the shard, and above "
+        "band_capacity, is held back with an alert until agreeing_reports in a row agree.",
+    )
+    agreeing_reports: Annotated[int, Field(ge=1, le=100)] = Field(
+        default=3, description="Reports in a row that have to agree for a suspected load to count."
+    )
+
+
 class HoldSettings(Section):
     window_seconds: DurationSeconds = Field(
         default=600.0,
         description="Time within which nodes have to be lost for a hold to begin: more than 10 "
         "nodes and 40 % of all, or a whole domain of at least three. Their replicas are not "
         "replaced until they return.",
+    )
+    levels: Annotated[list[Name] | None, BeforeValidator(names_of_list)] = Field(
+        default=None,
+        description="Levels whose domains begin a hold when all of their nodes, at least two, are "
+        "lost. Empty: every level that has another beneath it, from three nodes on. Name the "
+        "lowest one where a domain of it is an availability zone, as racks of Kafka often are.",
     )
 
 
@@ -322,6 +392,9 @@ class TickSettings(Section):
 class SparkSettings(Section):
     topology_shards: Annotated[int, Field(ge=1, le=4096)] = Field(
         default=1, description="Number of parts of the node table, spread over executors."
+    )
+    load_shards: Annotated[int, Field(ge=1, le=4096)] = Field(
+        default=1, description="Number of parts of the nodes' loads, spread over executors."
     )
     driver_memory: MemorySize = Field(default="512m", description="Heap of the driver's JVM.")
     max_offsets_per_trigger: Count = Field(

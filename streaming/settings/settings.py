@@ -15,17 +15,20 @@ import yaml
 from pydantic import (
     BeforeValidator,
     Field,
+    ValidationInfo,
     field_validator,
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from placement.model import Configuration, Limits, Quotas, Rebalance
+from placement.model import Configuration, Limits, Quotas, Rebalance, Resource
+from schemas import limits
 from streaming.errors import SettingsInvalid
 from streaming.settings.sections import (
     DeadLetterSettings,
     HoldSettings,
     KafkaSettings,
     LivenessSettings,
+    LoadSettings,
     LocationSettings,
     LogSettings,
     MetricsSettings,
@@ -33,12 +36,19 @@ from streaming.settings.sections import (
     PolicySettings,
     QuotaSettings,
     RebalanceSettings,
+    ResourceSettings,
     SparkSettings,
     TickSettings,
     TopicSettings,
     TraceSettings,
 )
-from streaming.settings.types import SECRET_KEY, SECRET_MASK, Name, names_of_list
+from streaming.settings.types import (
+    SECRET_KEY,
+    SECRET_MASK,
+    Name,
+    mapping_of_text,
+    names_of_list,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,6 +91,12 @@ class Settings(BaseSettings):
     moves: MoveSettings = Field(default_factory=MoveSettings)
     hold: HoldSettings = Field(default_factory=HoldSettings)
     rebalance: RebalanceSettings = Field(default_factory=RebalanceSettings)
+    resources: Annotated[dict[str, ResourceSettings], BeforeValidator(mapping_of_text)] = Field(
+        default_factory=dict,
+        description="What shards use of their nodes beside a place, by name: "
+        "{disk_bytes: {capacity: 0.85, balance: 0.1}}.",
+    )
+    loads: LoadSettings = Field(default_factory=LoadSettings)
     location: LocationSettings = Field(default_factory=LocationSettings)
     quotas: QuotaSettings = Field(default_factory=QuotaSettings)
     policy: PolicySettings = Field(default_factory=PolicySettings)
@@ -97,6 +113,34 @@ class Settings(BaseSettings):
         if len(set(levels)) != len(levels):
             raise ValueError("expected every level once")
         return levels
+
+    @field_validator("resources")
+    @classmethod
+    def _check_resources(
+        cls, resources: dict[str, ResourceSettings]
+    ) -> dict[str, ResourceSettings]:
+        for name in resources:
+            if not limits.RESOURCE.match(name):
+                raise ValueError(
+                    f"'{name}' is no name of a resource: expected a small letter, then at most 62 "
+                    "small letters, digits or '_'"
+                )
+            if name in limits.RESOURCE_NAMES_RESERVED:
+                raise ValueError(f"'{name}' is a field of reported shards, choose another name")
+        return resources
+
+    @field_validator("hold")
+    @classmethod
+    def _check_hold_levels(cls, hold: HoldSettings, info: ValidationInfo) -> HoldSettings:
+        # Levels that were refused themselves are not there.
+        known = info.data.get("levels", hold.levels or ())
+        unknown = [name for name in hold.levels or () if name not in known]
+        if unknown:
+            raise ValueError(
+                f"hold.levels has '{unknown[0]}', expected names from levels "
+                f"({', '.join(known) or 'which has none'})"
+            )
+        return hold
 
     @classmethod
     def settings_customise_sources(
@@ -142,16 +186,21 @@ def core_configuration(settings: Settings) -> Configuration:
             max_open=moves.max_open,
             max_per_batch=moves.max_per_batch,
             max_per_domain_pair=moves.max_per_domain_pair,
+            max_bytes_per_node=moves.max_bytes_per_node,
+            max_bytes_per_domain_pair=moves.max_bytes_per_domain_pair,
+            max_bytes_open=moves.max_bytes_open,
         ),
         acked=moves.completion == "acked",
         deadline_ms=round(moves.deadline_seconds * 1000),
         backoff_ms=round(moves.backoff_seconds * 1000),
         backoff_max_ms=round(moves.backoff_max_seconds * 1000),
         remind_ms=round(moves.remind_seconds * 1000),
+        leader_moves=moves.leader_moves,
         rate_bytes_per_second=moves.rate_bytes_per_second,
         rebalance=Rebalance(settings.rebalance.mode),
         dwell_ms=round(settings.rebalance.dwell_seconds * 1000),
         hold_window_ms=round(settings.hold.window_seconds * 1000),
+        hold_levels=None if settings.hold.levels is None else tuple(settings.hold.levels),
         quotas=Quotas(
             quotas.nodes,
             quotas.pending_nodes,
@@ -163,6 +212,10 @@ def core_configuration(settings: Settings) -> Configuration:
         enforce_levels=settings.location.enforce_levels,
         authority=settings.location.authority,
         link_slow_ms=settings.location.link_slow_ms,
+        resources=tuple(
+            Resource(name, each.capacity, each.balance, each.led)
+            for name, each in sorted(settings.resources.items())
+        ),
     )
 
 

@@ -63,6 +63,11 @@ def accept_false(value: object) -> object:
     return "off" if value is False else value
 
 
+def accept_none(value: object) -> object:
+    """Read the word `none` as YAML's null."""
+    return None if value == "none" else value
+
+
 def _texts_of_scalars(value: object) -> object:
     """Option values as text: YAML reads `true` and `5000` as other types, clients take text."""
     parsed = mapping_of_text(value)

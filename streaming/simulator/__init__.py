@@ -6,6 +6,7 @@ For trials, demos and tests; no part of the application imports it. Imports `bro
 
 from streaming.simulator.executor import Executor, ExecutorBehaviour
 from streaming.simulator.fleet import Fleet
+from streaming.simulator.loads import LoadReporter
 from streaming.simulator.playing import ScenarioRun, StreamCreator, claim_lines
 from streaming.simulator.scenario import Scenario, ScenarioStep, StepPlayer, read_scenario
 from streaming.simulator.world import WATCHED_TOPICS, Watcher, World
@@ -15,6 +16,7 @@ __all__ = [
     "Executor",
     "ExecutorBehaviour",
     "Fleet",
+    "LoadReporter",
     "Scenario",
     "ScenarioRun",
     "ScenarioStep",

@@ -53,6 +53,7 @@ class FleetNode:
     weight: float = 1.0
     capacity: int | None = None
     leader: bool = True
+    capacities: Mapping[str, int] | None = None
 
 
 class _NodeProcess:
@@ -257,6 +258,7 @@ class Fleet:
             "weight": node.weight,
             "capacity": node.capacity,
             "leader": node.leader,
+            "capacities": None if node.capacities is None else dict(node.capacities),
         }
         return self._send(life, "NodeRegistered", {k: v for k, v in said.items() if v is not None})
 

@@ -9,6 +9,7 @@ scenario brings its streams, and claims (`streaming.simulator.claims`) that its 
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
 import yaml
@@ -28,6 +29,7 @@ from streaming.settings import load_settings
 from streaming.simulator.claims import Claims, Seconds, Target
 from streaming.simulator.executor import ExecutorBehaviour
 from streaming.simulator.fleet import Fleet, FleetNode
+from streaming.simulator.loads import LoadsBehaviour
 
 
 def _set_first_sequence(body: Any) -> Any:
@@ -120,13 +122,16 @@ class ScenarioStep(_Part):
         return self
 
 
+Setting = float | int | str | bool | None
+
+
 class Scenario(_Part):
     """Holds a scenario file. It has the fleet and its streams, the settings that the reconciler
-    needs (by section), the executor's behaviour, the steps in their order, and the claims about the
-    end."""
+    needs (by section), the executor's behaviour, what shards weigh, the steps in their order, and
+    the claims about the end."""
 
     name: str = "scenario"
-    settings: Mapping[str, Mapping[str, float | int | str | bool | None]] = Field(
+    settings: Mapping[str, Mapping[str, Setting | Mapping[str, Setting]]] = Field(
         default_factory=dict
     )
     layout: FleetLayout | None = None
@@ -134,6 +139,7 @@ class Scenario(_Part):
     heartbeat_seconds: Annotated[float, Field(gt=0, le=60)] = 1.0
     streams: tuple[ScenarioStream, ...] = ()
     executor: ExecutorBehaviour = Field(default_factory=ExecutorBehaviour)
+    loads: LoadsBehaviour | None = None
     steps: tuple[ScenarioStep, ...] = ()
     ends: Claims | None = None
 
@@ -145,20 +151,28 @@ class Scenario(_Part):
 
     @property
     def flags(self) -> dict[str, Any]:
-        """The settings by dotted name, as `load_settings` takes flags."""
+        """The settings by dotted name, as `load_settings` takes flags; resources together."""
         return {
-            f"{section}.{name}": value
+            section if section == "resources" else f"{section}.{name}": (
+                dict(values) if section == "resources" else value
+            )
             for section, values in self.settings.items()
             for name, value in values.items()
         }
 
     def fleet(self) -> list[FleetNode]:
         """The nodes it begins with."""
-        return (
+        nodes = (
             self.layout.fleet_nodes()
             if self.layout
             else [node.to_fleet_node() for node in self.nodes]
         )
+        return [replace(node, capacities=self.capacities) for node in nodes]
+
+    @property
+    def capacities(self) -> dict[str, int] | None:
+        """What every node states to have of resources."""
+        return None if self.loads is None else {self.loads.resource: self.loads.capacity}
 
 
 def read_scenario(text: str) -> Scenario:
@@ -204,9 +218,11 @@ class StepPlayer:
 
     def __init__(self, fleet: Fleet, tell: Callable[[str], None], stop: threading.Event) -> None:
         self._fleet, self._tell, self._stop = fleet, tell, stop
+        self._capacities: dict[str, int] | None = None
 
     def play(self, scenario: Scenario) -> None:
         """All steps, each at its time."""
+        self._capacities = scenario.capacities
         for step in scenario.steps:
             if self._stop.wait(step.after):
                 return
@@ -234,7 +250,8 @@ class StepPlayer:
         elif step.do == "flap":
             self._flap(nodes, step)
         else:
-            fleet.join(FleetNode(step.target, step.location or fleet.location(step.target)))
+            location = step.location or fleet.location(step.target)
+            fleet.join(FleetNode(step.target, location, capacities=self._capacities))
 
     def _restart(self, nodes: list[str], step: ScenarioStep) -> None:
         self._for_each(nodes, self._fleet.stop if step.graceful else self._fleet.kill)

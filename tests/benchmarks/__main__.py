@@ -1,9 +1,10 @@
 """`make bench`: how fast and evenly we place and plan beside our peers, and the latency.
 
-`python -m tests.benchmarks placement`, `planning`, `offline`, `latency`, `recovery` or
-`reassignment` measures one part. The first two run in this process and in those of the peers, the
-third runs the command line. For latency the application and the floor beneath it run as processes
-of their own, one after the other, on one embedded broker.
+`python -m tests.benchmarks placement`, `planning`, `resources`, `offline`, `latency`, `recovery`,
+`reassignment` or `healing` measures one part. The first three run in this process and in those of
+the peers, the fourth runs the command line. For latency the application and the floor beneath it
+run as processes of their own, one after the other, on one embedded broker; the last two start
+brokers.
 """
 
 import dataclasses
@@ -25,6 +26,7 @@ from streaming.cli.options import Output, OutputOption
 from streaming.errors import StreamingError
 from streaming.runtime import EmbeddedBroker
 from tests.benchmarks import (
+    healing,
     machine,
     offline,
     peers,
@@ -37,6 +39,7 @@ from tests.benchmarks import (
     recovering,
     recovering_report,
     report,
+    resources,
 )
 from tests.benchmarks.measure import FLOOR, PLACER, Load, Plan, measure
 from tests.benchmarks.processes import BenchmarkFailed
@@ -55,7 +58,7 @@ app = typer.Typer(add_completion=False)
 def everything(
     context: typer.Context, quick: QuickOption = False, output: OutputOption = Output.TEXT
 ) -> None:
-    """Measure placement, planning, large files, then latency, unless one of them is named."""
+    """Measure placement, plans, large files, then latency, unless one of them is named."""
     signal.signal(signal.SIGTERM, _interrupt)
     if context.invoked_subcommand is not None:
         if quick or output is not Output.TEXT:
@@ -71,6 +74,10 @@ def everything(
     planned = _planning(amount)
     if output is Output.TEXT:
         planning_report.show(Console(), amount, planned)
+    fleets = resources.QUICK if quick else resources.FULL
+    evened = _resources(fleets)
+    if output is Output.TEXT:
+        resources.show(Console(), fleets, evened)
     size = offline.QUICK if quick else offline.FULL
     files = _offline(size)
     if output is Output.TEXT:
@@ -82,6 +89,7 @@ def everything(
     latency_found = report.as_json(about, dataclasses.asdict(plan), answered)
     found = {"placement": placing_report.as_json(extent, placed)}
     found["planning"] = planning_report.as_json(amount, planned)
+    found["resources"] = dataclasses.asdict(evened)
     found["offline"] = [dataclasses.asdict(each) for each in files]
     _write(found | {"latency": latency_found})
 
@@ -103,6 +111,15 @@ def planned(quick: QuickOption = False, output: OutputOption = Output.TEXT) -> N
     found = planning_report.as_json(amount, results)
     show = partial(planning_report.show, amount=amount, found=results)
     _report_part(output, about, found, show)
+
+
+@app.command("resources")
+def evening(quick: QuickOption = False, output: OutputOption = Output.TEXT) -> None:
+    """Measure plans for resources beside the least bytes (CP-SAT) and beside lower bounds."""
+    about, extent = machine.describe(), resources.QUICK if quick else resources.FULL
+    found = _resources(extent)
+    taken = {"resources": dataclasses.asdict(found)}
+    _report_part(output, about, taken, partial(resources.show, extent=extent, found=found))
 
 
 @app.command()
@@ -173,6 +190,20 @@ def reassignment(quick: QuickOption = False, output: OutputOption = Output.TEXT)
     _report_part(output, about, taken, partial(reassigning.show, extent=extent, found=found))
 
 
+@app.command("healing")
+def heal(quick: QuickOption = False, output: OutputOption = Output.TEXT) -> None:
+    """Time how a live Kafka cluster heals beside Kafka's own tool with the same copies."""
+    about, extent = machine.describe(), healing.QUICK if quick else healing.FULL
+    with (
+        TemporaryDirectory(prefix="placer-bench-") as scratch,
+        Progress(console=Console(stderr=True), transient=True) as progress,
+    ):
+        tell = partial(_describe, progress, progress.add_task("", total=None))
+        found = healing.measure(extent, Path(scratch), tell)
+    taken = {"healing": healing.body(found)}
+    _report_part(output, about, taken, partial(healing.show, extent=extent, found=found))
+
+
 def _report_part(
     output: Output, about: dict[str, str], found: dict[str, Any], show: Callable[[Console], None]
 ) -> None:
@@ -193,6 +224,12 @@ def _offline(extent: offline.Extent) -> list[offline.Taken]:
         bar = progress.add_task("", total=None)
         tell = partial(_describe, progress, bar)
         return list(offline.measure(extent, Path(scratch), tell))
+
+
+def _resources(extent: resources.Extent) -> resources.Found:
+    """Small fleets beside CP-SAT, then large ones."""
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        return resources.measure(extent, partial(_describe, progress, progress.add_task("")))
 
 
 def _describe(progress: Progress, bar: Any, what: str) -> None:

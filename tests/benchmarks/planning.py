@@ -29,6 +29,7 @@ from placement.model import (
     Move,
     MoveAcked,
     NodeChanged,
+    Ready,
     Violation,
 )
 from placement.planning import WITHOUT_LIMITS, PlanPhase, StreamSnapshot, plan
@@ -130,11 +131,18 @@ def _change(node: int, liveness: Liveness, at: int) -> NodeChanged:
 def _die(core: Reconciler, node: int) -> tuple[float, int]:
     """CPU time of the batch in which the node dies, and its moves; then it comes back."""
     at = core.now + 1
-    spent, ready = _timed(lambda: core.apply([_change(node, Liveness.DEAD, at)], at))
+    spent, ready = _timed(lambda: _decide(core, [_change(node, Liveness.DEAD, at)], at))
     core.apply([_change(node, Liveness.UP, at + 1)], at + 1)
     if core.open_moves:
         raise BenchmarkFailed(f"{core.open_moves} moves are open though the node is back")
     return spent, len(ready.moves)
+
+
+def _decide(core: Reconciler, events: Sequence[NodeChanged], at: int) -> Ready:
+    """Apply a batch, and ask for the digest as its marker does."""
+    ready = core.apply(events, at)
+    assert core.digest
+    return ready
 
 
 def _records_alone(core: Reconciler, node: int) -> float:

@@ -19,6 +19,7 @@ import psutil  # type: ignore[import-untyped]
 
 from placement.model import Configuration, Liveness, NodeAttributes, NodeChanged, StreamCreated
 from placement.reconciler import Reconciler
+from placement.state import DIGEST_VERSION
 from schemas.topics import CATALOGUE, full_name
 from streaming import gc_pause
 from streaming.administration import topics
@@ -146,6 +147,7 @@ def _write(found: Recovered, bootstrap: str, prefix: str, outputs: dict[str, int
             "cell": CELL, "sequence": sequence, "writer_epoch": 1, "now": sequence,
             "positions": {}, "clocks": {}, "output_partitions": outputs,
             "journal_sequence": sequence, "digest": reconciler.digest,
+            "digest_version": DIGEST_VERSION,
         }  # fmt: skip
         records.append(log_record("CommitMarker", "commits.v1", CELL, marker, 1))
         with found.timed("commit"):

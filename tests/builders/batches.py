@@ -13,21 +13,39 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from placement.liveness import Clock, Timers
+from placement.load_reports import LoadBands
 from placement.model import Configuration
 from schemas.envelope import type_name
 from schemas.outputs import OUTPUTS
-from schemas.topics import CATALOGUE, COMMITS, DEAD_LETTERS, INPUT_TOPICS, STATE_TOPICS
+from schemas.topics import (
+    CATALOGUE,
+    COMMITS,
+    DEAD_LETTERS,
+    DECIDING_TOPICS,
+    INPUT_TOPICS,
+    STATE_TOPICS,
+)
 from streaming.codec import OutRecord, RawRecord
-from streaming.ingest import NodeLifecycle, initial_liveness_tables, make_packing_plan
+from streaming.ingest import (
+    LoadFilter,
+    LoadPacking,
+    NodeLifecycle,
+    initial_liveness_tables,
+    initial_node_loads,
+    make_packing_plan,
+)
+from streaming.ingest.load_reports import pack_loads
 from streaming.ingest.source import pack
 from streaming.locations import Locator
 from streaming.pipeline import BatchApplier
+from streaming.pipeline.load_flow import known_loads
 from streaming.recovery import Recovered, rebuild
 from streaming.recovery.ignored import Ignored
 from tests.builders.kafka_rows import PREFIX, arrow
 
 CELL = "main"
 TIMERS = Timers(suspect_after_ms=2_000, dead_after_ms=4_000)
+BANDS = LoadBands()
 OUTPUTS_COUNTED = {topic.name: 1 for topic in CATALOGUE if topic.direction == "out"}
 
 Commit = list[OutRecord]
@@ -69,6 +87,16 @@ class Driver:
             NodeLifecycle(timers),
             initialStateRow=[(0, Row(topology_shard=0, table=blob)) for _, blob in tables],
         )
+        names = frozenset(each.name for each in recovered.configuration.resources)
+        self._load_layout = LoadPacking(names, 1, BANDS)
+        capacities = {view.node_id: view.attributes.capacities or () for view in recovered.nodes}
+        known = initial_node_loads(
+            known_loads(recovered), capacities, BANDS, 1, recovered.reconciler.now
+        )
+        self._load_operator = TwsTester(
+            LoadFilter(BANDS),
+            initialStateRow=[(0, Row(load_shard=0, node=n, loads=blob)) for _, n, blob in known],
+        )
         self.applier.take_over()
 
     @property
@@ -76,8 +104,24 @@ class Driver:
         """The transactions of this run, the first being that of its take-over."""
         return self.outbox.commits
 
-    def batch(self, *partitions: Sequence[RawRecord], caught_up: bool = True) -> list[Commit]:
-        """One micro-batch with what is read of each partition; returns its transactions."""
+    def filter(self, *partitions: Sequence[RawRecord]) -> list[bytes]:
+        """One batch of the query that reads loads; returns its payloads."""
+        rows = [
+            Row(**row)
+            for records in partitions
+            for made in pack_loads(self._load_layout, iter([arrow(records)]))
+            for row in made.to_pylist()
+        ]
+        return [row.payload for row in self._load_operator.test(0, rows)]
+
+    def batch(
+        self,
+        *partitions: Sequence[RawRecord],
+        caught_up: bool = True,
+        loads: Sequence[bytes] = (),
+    ) -> list[Commit]:
+        """One micro-batch with what is read of each partition, and `loads` that were filtered
+        meanwhile; returns its transactions."""
         rows = [
             Row(**row)
             for records in partitions
@@ -86,7 +130,8 @@ class Driver:
         ]
         before = len(self.commits)
         answers = self._operator.test(0, rows)
-        made_commits = self.applier.apply([row.payload for row in answers], caught_up)
+        payloads = [*(row.payload for row in answers), *loads]
+        made_commits = self.applier.apply(payloads, caught_up)
         assert made_commits == len(self.commits) - before
         return self.commits[before:]
 
@@ -103,21 +148,23 @@ def recover(commits: Iterable[Commit], configuration: Configuration | None = Non
     marked = latest[COMMITS].get(CELL.encode())
     found = None if marked is None else orjson.loads(marked)
     configuration = configuration or Configuration(cell=CELL)
-    reconciler, nodes = rebuild(configuration, latest, found["now"] if found else 0)
+    reconciler, nodes, loads = rebuild(configuration, latest, found["now"] if found else 0)
     positions = {
         topic: {
             int(p): offset for p, offset in (found["positions"][topic] if found else {}).items()
         }
-        for topic in INPUT_TOPICS
+        for topic in (INPUT_TOPICS if configuration.resources else DECIDING_TOPICS)
     }
     if found is None:
-        return Recovered(configuration, reconciler, nodes, positions, {}, 0, 0, 0)
+        return Recovered(configuration, reconciler, nodes, positions, {}, 0, 0, 0, loads=loads)
     assert reconciler.digest == found["digest"]
     clocks = {int(p): Clock(c["clock_ms"], c["append_ms"]) for p, c in found["clocks"].items()}
     sequence, writer_epoch = found["sequence"], found["writer_epoch"]
     ignored = Ignored.parse(found.get("ignored", {}))
     written = (clocks, sequence, writer_epoch, 0)
-    return Recovered(configuration, reconciler, nodes, positions, *written, ignored=ignored)
+    return Recovered(
+        configuration, reconciler, nodes, positions, *written, ignored=ignored, loads=loads
+    )
 
 
 def of_topic(commits: Iterable[Commit], topic: str) -> list[OutRecord]:

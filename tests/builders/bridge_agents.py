@@ -6,6 +6,7 @@ from schemas.base import Message
 from streaming.errors import BrokerUnreachable
 from streaming.kafka_bridge.agent import Agent, Mode, Round
 from streaming.kafka_bridge.leader_lock import Holder, LeaderLock, LockLost
+from streaming.kafka_bridge.monitoring import Monitoring
 from streaming.kafka_bridge.tables import Tables
 from tests.builders.bridged_cluster import OPTIONS, STEP_MS, BridgedCluster
 
@@ -103,6 +104,7 @@ class RunningAgent:
         self.cluster, self.said = cluster, list[str]()
         self.topics = MemoryTopics(cluster)
         lock = None if log is None else LeaderLock(MemoryLockStore(log), name, self.seconds)
+        self.monitoring = Monitoring(mode, clock=self.seconds)
         self.agent = Agent(
             cluster.kafka,
             self.topics,
@@ -112,6 +114,7 @@ class RunningAgent:
             options=OPTIONS,
             clock=self.seconds,
             started_at=cluster.now,
+            monitoring=self.monitoring,
         )
 
     def seconds(self) -> float:

@@ -109,7 +109,13 @@ class TableBuilder:
         return self._take("decisions.v1", name, body)
 
     def assign(
-        self, replicas: str, move_id: str | None = None, *, epoch: int = 1, shard: int = 0
+        self,
+        replicas: str,
+        move_id: str | None = None,
+        *,
+        epoch: int = 1,
+        shard: int = 0,
+        **fields: Any,
     ) -> "TableBuilder":
         """A shard's assignment, its replicas as digits: `123`."""
         body = {
@@ -122,7 +128,7 @@ class TableBuilder:
             "decided_at": 0,
             "move_id": move_id,
         }
-        return self._take("assignments.v1", f"t/{shard}", body)
+        return self._take("assignments.v1", f"t/{shard}", body | fields)
 
     def move(
         self,

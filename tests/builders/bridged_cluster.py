@@ -138,7 +138,8 @@ class BridgedCluster:
 
     def look(self) -> Step:
         """Find what the bridge would do now."""
-        snapshot = self.observer.look(self.now)
+        interval_ms = self.memory.sizes_interval_ms
+        snapshot = self.observer.look(self.now, sizes_interval_ms=interval_ms)
         return find_step(snapshot, self.tables, self.memory, self.options)
 
     def run(self, steps: int = 120, copies: int | None = None) -> int:

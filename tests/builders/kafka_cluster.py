@@ -31,6 +31,7 @@ class SimulatedKafka:
         self.configs: dict[str, dict[str, str]] = {}
         self.rates: dict[int, dict[str, int]] = {}
         self.sizes: dict[PartitionId, int] = {}
+        self.arrived: dict[tuple[PartitionId, int], int] = {}
         self.altered: list[tuple[PartitionId, tuple[int, ...] | None]] = []
         self.unreachable: str | None = None
         self.obstacles: list[str] = []
@@ -55,6 +56,9 @@ class SimulatedKafka:
     def delete(self, name: str) -> None:
         """Delete a topic with its configuration."""
         del self.topics[name], self.configs[name]
+
+    def close(self) -> None:
+        """See KafkaAdmin: the next call connects again."""
 
     def extend(self, name: str, lists: Sequence[Sequence[int]]) -> None:
         """Add partitions of these lists to a topic."""
@@ -93,6 +97,18 @@ class SimulatedKafka:
 
         self._each(back)
 
+    def lag(self, key: PartitionId, broker: int) -> None:
+        """Let a follower fall out of sync, though its broker lives."""
+        found = self._find(key)
+        assert found is not None, key
+        self._put(key[0], replace(found, in_sync=tuple({*found.in_sync} - {broker})))
+
+    def catch_up(self, key: PartitionId) -> None:
+        """Let all replicas of a partition be in sync again."""
+        found = self._find(key)
+        assert found is not None, key
+        self._put(key[0], replace(found, in_sync=found.replicas))
+
     def copy(self, count: int | None = None) -> int:
         """Complete the copies of `count` reassignments that can be completed, or of all of them;
         returns how many."""
@@ -103,6 +119,12 @@ class SimulatedKafka:
                     self._put(name, self._complete(partition))
                     done += 1
         return done
+
+    def arrive(self, key: PartitionId, size: int) -> None:
+        """Let this many bytes of a partition be on the brokers that a reassignment adds."""
+        found = self._find(key)
+        assert found is not None, key
+        self.arrived |= {(key, broker): size for broker in found.adding}
 
     # ClusterAdmin
 
@@ -156,7 +178,9 @@ class SimulatedKafka:
         found = {}
         for broker in brokers:
             sizes = {
-                (name, each.number): self.sizes[name, each.number]
+                (name, each.number): self.arrived.get(((name, each.number), broker), 0)
+                if broker in each.adding
+                else self.sizes[name, each.number]
                 for name, topic in self.topics.items()
                 for each in topic.partitions
                 if broker in each.listed

@@ -39,6 +39,9 @@ THREE_WHEN_LONG = pytest.mark.parametrize(
     indirect=True,
     scope="module",
 )
+# `make test` shows a node's and the application's death in containers; outages of the broker and
+# of the network, half a minute each, are for `make containers`.
+OUTAGE = pytest.mark.long
 
 
 class Stage:
@@ -115,6 +118,7 @@ def test_a_node_dies_and_its_replicas_are_rebuilt(stage: Stage) -> None:
     assert stage.dead == {lost}
 
 
+@OUTAGE
 @THREE_WHEN_LONG
 def test_a_paused_broker_only_delays(stage: Stage) -> None:
     dead = stage.dead
@@ -124,6 +128,7 @@ def test_a_paused_broker_only_delays(stage: Stage) -> None:
     assert stage.dead == dead, "silence of a broker is not silence of nodes"
 
 
+@OUTAGE
 def test_a_killed_broker_comes_back(stage: Stage) -> None:
     broker = stage.kafka.brokers[-1]
     broker.kill()
@@ -133,6 +138,7 @@ def test_a_killed_broker_comes_back(stage: Stage) -> None:
     stage.placed("killed")
 
 
+@OUTAGE
 @THREE_WHEN_LONG
 def test_the_application_is_cut_off_from_the_network(stage: Stage) -> None:
     dead = stage.dead

@@ -1,14 +1,17 @@
-"""The live bridge on four real brokers: reconciler and agent heal the cluster that carries them.
+"""The live bridge on real brokers: reconciler and agent heal the cluster that carries them.
 
-The reconciler's topics lie on the cluster itself and are adopted with the others. One broker is
+The reconciler's topics lie on the cluster itself and are adopted with the others. A broker is
 killed with kill -9 while a producer writes with acks=all; afterwards every partition has its
 replicas again, no reassignment and no throttle is left, and every record that was confirmed is
-there.
+there. Three brokers show that in a minute; four have room for the internal topics, too, and two
+agents.
 """
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -17,9 +20,11 @@ from tests.systems.bridged import PREFIX, BridgedKafka, Writer
 from tests.systems.cluster import Cluster
 from tests.systems.waiting import until
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 TOPIC, PARTITIONS = "orders", 12
+# Three brokers in two racks.
+FEW_RACKS = ("r1", "r2", "r2")
 # Four brokers in three racks: the rack of the one that is killed has another.
 RACKS = ("r1", "r2", "r3", "r1")
 KILLED = 4
@@ -27,19 +32,72 @@ KILLED = 4
 OPTIONS = ("--patience-seconds", "2", "--throttle", "20MB")
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BridgedKafka]:
-    with Cluster(tmp_path_factory.mktemp("cluster"), RACKS) as cluster:
+@contextmanager
+def bridged(scratch: Path, racks: Sequence[str]) -> Iterator[BridgedKafka]:
+    """Brokers in these racks with a reconciler that is ready, its topics among them."""
+    with Cluster(scratch / "cluster", racks) as cluster:
         apply_topics(cluster.bootstrap, PREFIX, 3)
-        kafka = BridgedKafka(cluster, tmp_path_factory.mktemp("scratch"), OPTIONS)
+        kafka = BridgedKafka(cluster, scratch, OPTIONS)
         try:
-            kafka.create(TOPIC, PARTITIONS)
             kafka.application.wait_ready()
             yield kafka
         finally:
             kafka.close()
 
 
+def test_three_brokers_are_spread_over_racks_and_healed(tmp_path: Path) -> None:
+    with bridged(tmp_path, FEW_RACKS) as kafka:
+        kafka.create(TOPIC, [(2, 3), (3, 2), (2, 3), (3, 2)], in_sync_min=1)
+        writer = Writer(kafka.bootstrap, TOPIC, 4)
+        bridge = kafka.start()
+        until(lambda: in_both_racks(lists(kafka, TOPIC)), "in both racks", 120)
+        kafka.come_to_rest()
+        used = {broker for each in lists(kafka, TOPIC) for broker in each}
+        dies = next(broker for broker in (3, 2) if broker in used)
+
+        kafka.cluster.nodes[dies - 1].kill()
+        until(lambda: healed(kafka, TOPIC, without=dies), "no replica is on the dead broker", 120)
+        node = kafka.cluster.nodes[dies - 1]
+        node.launch()
+        node.wait_answering()
+        # Internal topics have three replicas, so that they were whole with all brokers only.
+        kafka.come_to_rest()
+        assert bridge.end(signal.SIGINT) == 0
+        writer.close()
+        assert not writer.refused
+        assert writer.confirmed
+        assert not {*writer.confirmed} - writer.stored()
+
+
+def lists(kafka: BridgedKafka, topic: str) -> list[tuple[int, ...]]:
+    """The replicas of a topic's partitions; none where no broker answers."""
+    seen = kafka.look()
+    assert seen is None or topic in seen.topics
+    return [] if seen is None else [each.listed for each in seen.topics[topic].partitions]
+
+
+def in_both_racks(found: list[tuple[int, ...]]) -> bool:
+    """Whether each list names the only broker of the first rack."""
+    return bool(found) and all(1 in each for each in found)
+
+
+def healed(kafka: BridgedKafka, topic: str, without: int) -> bool:
+    """Whether all replicas of a topic are in sync and none is on this broker."""
+    seen = kafka.look()
+    return seen is not None and all(
+        not each.is_under_replicated and not each.is_reassigned and without not in each.listed
+        for each in seen.topics[topic].partitions
+    )
+
+
+@pytest.fixture
+def kafka(tmp_path: Path) -> Iterator[BridgedKafka]:
+    with bridged(tmp_path, RACKS) as kafka:
+        kafka.create(TOPIC, PARTITIONS)
+        yield kafka
+
+
+@pytest.mark.long
 def test_a_broker_that_is_killed_is_replaced_and_no_record_is_lost(kafka: BridgedKafka) -> None:
     writer = Writer(kafka.bootstrap, TOPIC, PARTITIONS)
     bridge, waiting = kafka.start(), kafka.start()

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from streaming.administration import apply_topics
@@ -28,6 +29,13 @@ TOPIC, PARTITIONS = "orders", 12
 OPTIONS = ("--patience-seconds", "2", "--throttle", "20MB")
 # Many small partitions: the limits that ship are for large ones.
 LIMITS = {"PLACER_MOVES__MAX_IN_PER_NODE": "50", "PLACER_MOVES__MAX_OUT_PER_NODE": "50"}
+
+# A copy at this rate takes three deadlines, and goes on because it is reported.
+SLOW_COPIES = {
+    "PLACER_MOVES__DEADLINE_SECONDS": "20",
+    "PLACER_MOVES__RATE_BYTES_PER_SECOND": "1000000",
+}
+LARGE_BYTES, CHUNK_BYTES = 60_000_000, 500_000
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +81,12 @@ def in_fewer_racks(kafka: BridgedKafka) -> list[str]:
         for topic, each in seen.partitions()
         if len({seen.brokers[broker].rack for broker in each.listed}) < min(3, len(each.listed))
     ]
+
+
+def holds(kafka: BridgedKafka) -> list[str]:
+    """What alerts of a hold were about."""
+    alerts = [record.value for record in kafka.outputs.of("alerts.v1")]
+    return [each["subject"] for each in alerts if each is not None and each["kind"] == "HOLD"]
 
 
 def start(kafka: BridgedKafka, *brokers: int) -> None:
@@ -128,13 +142,44 @@ def test_two_brokers_of_a_rack_die(kafka: BridgedKafka) -> None:
     kafka.come_to_rest()
 
 
-def test_a_whole_rack_dies_and_comes_back(kafka: BridgedKafka) -> None:
+def test_a_whole_rack_dies_is_held_replaced_and_comes_back(kafka: BridgedKafka) -> None:
+    begun = time.monotonic()
     for broker in (5, 6):
         kafka.cluster.nodes[broker - 1].kill()
+    until(lambda: "/c" in holds(kafka), "its loss is held", 60)
+    until(lambda: kafka.outputs.liveness("5") == kafka.outputs.liveness("6") == "dead", "both", 60)
+    assert not kafka.outputs.open_moves
+    assert kafka.bridges[-1].at(" reassign ", begun) is None
+    kafka.agree("hold", "override", "/c")
     kafka.come_to_rest(gone=(5, 6))
     start(kafka, 5, 6)
     until(lambda: not in_fewer_racks(kafka), "three racks are used again", 240)
     kafka.come_to_rest()
+
+
+def test_a_broker_moves_to_another_rack(kafka: BridgedKafka) -> None:
+    node = kafka.cluster.nodes[JOINING - 1]
+    for rack in ("c", RACKS[JOINING - 1]):
+        node.stop()
+        node.properties["broker.rack"] = rack
+        start(kafka, JOINING)
+        until(lambda: claimed(kafka, JOINING) == f"/{rack}", f"it says {rack}", 120)  # noqa: B023
+        if in_force(kafka, JOINING) != f"/{rack}":
+            kafka.agree("approve", str(JOINING))
+        until(lambda: in_force(kafka, JOINING) == f"/{rack}", f"it is in {rack}", 120)  # noqa: B023
+        until(lambda: not in_fewer_racks(kafka), "racks are kept", 240)
+        kafka.come_to_rest()
+
+
+def in_force(kafka: BridgedKafka, broker: int) -> str:
+    """The location by which replicas are placed."""
+    return str(kafka.outputs.latest("topology.v1")[str(broker)]["location"])
+
+
+def claimed(kafka: BridgedKafka, broker: int) -> str:
+    """The location that the broker claims, which may wait for approval."""
+    seen = kafka.outputs.latest("topology.v1")[str(broker)]
+    return str((seen.get("pending") or seen)["location"])
 
 
 def test_a_broker_is_drained(kafka: BridgedKafka) -> None:
@@ -199,3 +244,26 @@ def test_the_reconciler_is_killed_while_it_moves(kafka: BridgedKafka) -> None:
     kafka.come_to_rest(gone=(3,))
     kafka.placer("undrain", "3")
     kafka.come_to_rest()
+
+
+def test_a_copy_of_several_deadlines_is_reported_and_completed(kafka: BridgedKafka) -> None:
+    kafka.application.kill()
+    kafka.start_application(**LIMITS, **SLOW_COPIES).wait_ready()
+    kafka.create("large", [(1, 3, 5)])
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "acks": "all"})
+    for _ in range(LARGE_BYTES // CHUNK_BYTES):
+        producer.produce("large", bytes(CHUNK_BYTES), partition=0)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    kafka.come_to_rest()
+    # Somebody puts two replicas into a rack: one of them is copied away, and nothing else.
+    with KafkaAdmin(kafka.bootstrap) as admin:
+        assert admin.alter_reassignments({("large", 0): (1, 2, 5)}) == {("large", 0): None}
+    kafka.come_to_rest()
+    moves = [r.value for r in kafka.outputs.of("moves.v1") if r.value is not None]
+    of_large = [each for each in moves if each["stream"] == "large"]
+    copied = [each["bytes_done"] for each in of_large if each.get("bytes_done")]
+    assert copied, of_large
+    assert copied == sorted(copied)
+    assert max(copied) > LARGE_BYTES // 4
+    assert {each["state"] for each in of_large} <= {"issued", "accepted", "completed"}

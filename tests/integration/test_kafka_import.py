@@ -93,7 +93,7 @@ def test_a_plan_of_what_was_imported_is_what_the_brokers_do(
     assert streams.keys() == {"orders", LONG_NAME}
     assert streams["orders"]["replicas"] == [["1", "2"], ["2", "1"], ["1", "2"], ["2", "1"]]
     assert streams["orders"]["quorum"] == 1
-    assert sum(streams["orders"]["shard_bytes"]) > RECORDS * 1000
+    assert sum(streams["orders"]["loads"]["disk_bytes"]) > RECORDS * 1000
     status, judged = placer("check", str(file))
     broken = {(each["stream"], each["shard"]) for each in judged["violations"]}
     assert (status, broken) == (1, {("orders", shard) for shard in range(4)})

@@ -30,21 +30,40 @@ def judge_counts(world: World, stream: str, lists: list[list[str]]) -> Iterator[
     placed = sum(map(len, lists))
     whole = sum(len(replicas) >= factor for replicas in lists)
     missing = spec["shards"] * factor - sum(min(len(replicas), factor) for replicas in lists)
+    unknown = 0
     if outcome in ("rejected", "dropped"):
         missing = 0
+    elif spec.get("adopt") == "observed":
+        # What has not been observed is not known to be missing.
+        unknown = spec["shards"] - len(lists)
+        missing -= unknown * factor
+        yield from _judge_awaited(world, decision, unknown)
     said = (decision["shards_placed"], decision["replicas_missing"])
     if said != (whole, missing):
         yield f"{stream}: shards placed, replicas missing {said} are {whole, missing}"
     wanted = {
-        "placed": missing == 0,
-        "degraded": missing == 0,
+        "placed": missing == unknown == 0,
+        "degraded": missing == unknown == 0,
         # The last copy of a stream may be lost: its shards are there without any.
-        "partial": missing > 0 and bool(lists),
+        "partial": (missing > 0 and bool(lists)) or unknown > 0,
         "waiting": placed == 0,
         "dropped": not lists,
     }
     if not wanted.get(outcome, True):
         yield f"{stream} is {outcome} with {placed} replicas, {missing} missing"
+
+
+def _judge_awaited(world: World, decision: Value, unknown: int) -> Iterator[str]:
+    """Nothing is done or said about shards that have not been observed; how many is told."""
+    stream, told = (
+        decision["stream"],
+        [r for r in decision["reasons"] if r["code"] == "REPLICAS_AWAITED"],
+    )
+    if [r["need"] - r["have"] for r in told] != ([unknown] if unknown else []):
+        yield f"{stream}: {unknown} shards are not observed, its decision says {told}"
+    for shard in (*world.open_moves, *world.open_violations):
+        if shard[0] == stream and shard not in world.assignments:
+            yield f"{shard} has not been observed, and has a move or a violation"
 
 
 def judge_open(world: World, caught_up: bool, now: int | None) -> Iterator[str]:
@@ -61,6 +80,15 @@ def judge_open(world: World, caught_up: bool, now: int | None) -> Iterator[str]:
             yield f"move {move_id} of {shard} gives up {move['remove']}, one of {held} that live"
         if now is not None and move["deadline"] <= now:
             yield f"move {move_id} of {shard} is open at {now}, past its deadline"
+
+
+def judge_sync(world: World) -> Iterator[str]:
+    """What is remembered to be out of sync is a replica of a shard that is there."""
+    for name, body in world.memory.get("out_of_sync", {}).items():
+        stream, _, number = name.rpartition("/")
+        held = world.assignments.get((stream, int(number)), {}).get("replicas", ())
+        for node_id in sorted({*body["nodes"]} - {*held}):
+            yield f"{name} remembers {node_id} to be out of sync, of {held}"
 
 
 def judge_forgotten(world: World, nodes: Collection[str]) -> Iterator[str]:

@@ -22,8 +22,10 @@ class Unmarked:
         # By move: its shard, and the time at which it was told last.
         self._told: dict[str, tuple[Shard, int | None]] = {}
         self._now: dict[str, Shard] = {}
-        self._confirmed: set[str] = set()
-        self._stopped: set[Shard] = set()
+        # Uids of their streams, and by what was said of a move or of a shard, the uids named there.
+        self._uids: dict[str, str | None] = {}
+        self._confirmed: dict[str, set[str | None]] = {}
+        self._stopped: dict[Shard, set[str | None]] = {}
 
     def hear(self, events: Iterable[Event]) -> None:
         """Executors speak, in the batch that is fed next."""
@@ -31,21 +33,31 @@ class Unmarked:
             if not isinstance(event, MoveAcked) or event.kind not in CONFIRM:
                 continue
             if event.move_id is not None:
-                self._confirmed.add(event.move_id)
+                self._confirmed.setdefault(event.move_id, set()).add(event.uid)
             elif event.kind is AckKind.STOPPED:
-                self._stopped.add((event.stream, event.shard))
+                shard = (event.stream, event.shard)
+                self._stopped.setdefault(shard, set()).add(event.uid)
         for move_id, (shard, _) in [*self._told.items()]:
-            if move_id in self._confirmed or shard in self._stopped:
+            if self._means(self._confirmed.get(move_id), move_id) or self._means(
+                self._stopped.get(shard), move_id
+            ):
                 del self._told[move_id]
+
+    def _means(self, named: set[str | None] | None, move_id: str) -> bool:
+        """Whether one who named these uids spoke of the move: of its stream, or without a uid."""
+        uid = self._uids.get(move_id)
+        return named is not None and (uid is None or not named.isdisjoint((None, uid)))
 
     def forget(self, key: str) -> None:
         """Drop what is known of a move whose record is gone."""
         self._told.pop(key, None)
         self._now.pop(key, None)
+        self._uids.pop(key, None)
 
     def call_off(self, move: Value) -> None:
         """Note that a move ended without its executor's word: the executor has to be told."""
         self._now[move["move_id"]] = (move["stream"], move["shard"])
+        self._uids[move["move_id"]] = move.get("uid")
 
     def judge_reminder(self, before: Value, move: Value) -> Iterator[str]:
         """Judge a move that had ended and is published once more, as a reminder."""
@@ -65,7 +77,8 @@ class Unmarked:
             if interval is not None and None not in (told, now) and told + interval > now:
                 yield f"move {key} is told again at {now}, and was at {told}"
             # Whoever has stopped all of a shard may have said so before this one was called off.
-            if key not in self._confirmed and (shard not in self._stopped or key in left):
+            stopped = self._means(self._stopped.get(shard), key)
+            if not self._means(self._confirmed.get(key), key) and (not stopped or key in left):
                 self._told[key] = shard, now
         self._now.clear()
         self._confirmed.clear()

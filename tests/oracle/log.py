@@ -12,7 +12,16 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any
 
-from placement.model import AckKind, Event, MoveAcked, OperatorAsked, Ready, ReplicaLost
+from placement.model import (
+    AckKind,
+    Event,
+    MoveAcked,
+    OperatorAsked,
+    Ready,
+    ReplicaLost,
+    ReplicasObserved,
+    Resource,
+)
 from tests.oracle.batch import (
     judge_answers,
     judge_counts,
@@ -20,9 +29,11 @@ from tests.oracle.batch import (
     judge_limits,
     judge_open,
     judge_shard,
+    judge_sync,
 )
 from tests.oracle.cancellations import CALLED_OFF, Unmarked
 from tests.oracle.epochs import judge_epoch, judge_step
+from tests.oracle.loads import judge_capacity, judge_speakers
 from tests.oracle.movement import MovementBound
 from tests.oracle.moves import judge_form, judge_need, judge_words
 from tests.oracle.policy import UNKNOWN_NODE, Value
@@ -35,10 +46,14 @@ UNSET: dict[str, Value] = {
     "decisions.v1": {"requested": None},
     "assignments.v1": {"move_id": None, "roles": None},
     "moves.v1": dict.fromkeys(
-        ("remove", "add", "source", "supersedes", "ended_at", "rate_bytes_per_second", "reminded")
+        (
+            *("remove", "add", "source", "supersedes", "ended_at", "rate_bytes_per_second"),
+            *("reminded", "leader", "bytes"),
+        )
     ),
     "violations.v1": {},
     "state.v1": {},
+    "load.v1": {},
 }
 # Causes of moves that nothing but a rule asks for: these never go back and forth.
 RULE_CAUSES = ("required_rule", "preferred_rule")
@@ -59,6 +74,8 @@ def records_of(ready: Ready) -> Iterator[tuple[str, str, Value | None]]:
         yield "topology.v1", node_id, value
     for (kind, name), memory in ready.memory.items():
         yield "state.v1", f"{kind}/{name}", None if memory is None else as_plain(memory)
+    for (stream, shard), load in ready.loads.items():
+        yield "load.v1", f"{stream}/{shard}", None if load is None else as_plain(load)
     for stream, decision in ready.decisions.items():
         yield "decisions.v1", stream, as_plain(decision)
     yield from (("decisions.v1", stream, None) for stream in ready.forgotten)
@@ -95,7 +112,7 @@ class Log(World):
     topic is known: checks of a moment (was the target up when the move was issued) are left out,
     joins by epoch and id are made all the same. `levels` are the configured names of the tiers,
     `limits` those that moves have to keep, `remind_ms` the time after which executors are told
-    again of moves that were called off.
+    again of moves that were called off. `resources`: those that are counted.
     """
 
     def __init__(
@@ -104,8 +121,9 @@ class Log(World):
         levels: Sequence[str] = (),
         limits: Any = None,
         remind_ms: int | None = None,
+        resources: Sequence[Resource] = (),
     ) -> None:
-        super().__init__(levels)
+        super().__init__(levels, resources)
         self._ordered = ordered
         self._limits = limits
         self._unmarked = Unmarked(remind_ms)
@@ -123,6 +141,8 @@ class Log(World):
         self._dropped = False
         self._steps: list[tuple[Value | None, Value]] = []
         self._issued: list[Value] = []
+        # Loads that were published in this batch.
+        self._spoken: list[Value] = []
         self._found: list[str] = []
 
     def feed(self, topic: str, key: str, value: Value | None, record_id: str | None = None) -> None:
@@ -134,6 +154,7 @@ class Log(World):
             "moves.v1": self._take_move,
             "violations.v1": self._take_violations,
             "state.v1": self._take_memory,
+            "load.v1": self._take_load,
         }
         handler = handlers.get(topic)
         if handler is None:
@@ -159,10 +180,14 @@ class Log(World):
         for stream, replicas in lists.items():
             self._report(judge_counts(self, stream, replicas))
         self._report(judge_open(self, caught_up, now))
+        self._report(judge_sync(self))
         self._report(judge_forgotten(self, self._forgotten))
         self._forgotten.clear()
         if self._limits is not None:
             self._report(judge_limits(self, self._limits, self._issued))
+        if self._ordered:
+            self._report(judge_capacity(self, self._issued))
+            self._report(judge_speakers(self, self._spoken, self._steps))
         if self._issued and not caught_up:
             self._report([f"moves are issued while the source is behind: {self._issued}"])
         self._report(self._unmarked.judge(self.memory.get("unmark", ()), now))
@@ -170,7 +195,9 @@ class Log(World):
             self._report(self._judge_joins())
             self._steps.clear()
             self.lost.clear()
+            self.observed.clear()
         self._issued.clear()
+        self._spoken.clear()
 
     def listen(self, events: Sequence[Event]) -> None:
         """Executors speak, in the batch that is fed next."""
@@ -178,6 +205,13 @@ class Log(World):
         for event in events:
             if isinstance(event, ReplicaLost):
                 self.lose((event.stream, event.shard), event.node_id)
+            if isinstance(event, ReplicasObserved):
+                shard = (event.stream, event.shard)
+                self.observed.setdefault(shard, []).append({*event.replicas})
+                self._end_settling(*shard)
+                recorded = self.assignments.get(shard, {}).get("replicas", ())
+                for node_id in sorted({*recorded} - {*event.replicas}):
+                    self.lose(shard, node_id)
 
     def hear(self, ready: Ready, events: Sequence[Event]) -> None:
         """Hold what became of moves against what executors said in the same batch, and answers
@@ -188,6 +222,9 @@ class Log(World):
         words |= {("failed", a.move_id) for a in acks if a.kind is AckKind.STOPPED and a.move_id}
         # Whoever reports progress has taken the move on.
         words |= {("accepted", name) for kind, name in words if kind == "progressed"}
+        # A copy that is found whole is one that is completed.
+        found = (event for event in events if isinstance(event, ReplicasObserved))
+        words |= {("completed", f"{event.stream}/{event.shard}") for event in found}
         # A copy under way that is lost is a move that has failed.
         lost = (event for event in events if isinstance(event, ReplicaLost))
         words |= {("failed", f"{event.stream}/{event.shard}") for event in lost}
@@ -250,6 +287,13 @@ class Log(World):
             self._say(f"node {key} went from revision {before['revision']} to {value}")
         self.nodes[key] = value
 
+    def _take_load(self, key: str, value: Value | None) -> None:
+        stream, _, number = key.rpartition("/")
+        self.loads.pop((stream, int(number)), None)
+        if value is not None:
+            self.loads[stream, int(number)] = value
+            self._spoken.append(value)
+
     def _take_decision(self, key: str, value: Value | None) -> None:
         if value is None:
             before = self.decisions.pop(key, None)
@@ -294,7 +338,7 @@ class Log(World):
             self._say(f"{key} has a node twice: {replicas} adding {adding}")
         if not set(removing) <= set(replicas):
             self._say(f"{key} removes {removing}, which is none of {replicas}")
-        if bool(value["move_id"]) != bool(adding or removing):
+        if (adding or removing) and not value["move_id"]:
             told = f"adds {adding} and removes {removing}"
             self._say(f"{key} names move {value['move_id']} but {told}")
 

@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from tests.oracle.loads import full_nodes
 from tests.oracle.moves import can_be_led, more_broken
 from tests.oracle.policy import can_judge, keeps_apart, minds_load, moves_together
 from tests.oracle.world import OPEN_STATES, Shard, Value, World
@@ -96,7 +97,7 @@ class MovementBound:
 
     def issue(self, shard: Shard, move: Value) -> None:
         """A copy is issued; what is completed at once stands in the list already."""
-        self._closed[move["move_id"]] = self._closed_nodes(shard[0])
+        self._closed[move["move_id"]] = self._closed_nodes(shard)
         self._loads[move["move_id"]] = self._world.load()
         replicas = set(self._world.assignments.get(shard, {}).get("replicas", ()))
         movement = self.begin(shard, replicas - {move["add"]})
@@ -190,16 +191,18 @@ class MovementBound:
         strategy = self._world.decisions[move["stream"]].get("strategy")
         return move["cause"] == "preferred_rule" and strategy in OWN_ORDER
 
-    def _closed_nodes(self, stream: str) -> set[str]:
+    def _closed_nodes(self, shard: Shard) -> set[str]:
         """Nodes that are full, with what is about to leave, or that a shard of a stream whose
         shards share no node has."""
+        stream, world = shard[0], self._world
         held: dict[str, Counter[str]] = {}
-        for (name, _), each in self._world.assignments.items():
+        for (name, _), each in world.assignments.items():
             held.setdefault(name, Counter()).update({*each["replicas"], *each["adding"]})
         load = sum(held.values(), Counter[str]())
-        limits = {name: node.get("capacity") for name, node in self._world.nodes.items()}
+        limits = {name: node.get("capacity") for name, node in world.nodes.items()}
         full = {name for name, most in limits.items() if most is not None and load[name] >= most}
-        return full | {*held.get(stream, ())} if keeps_apart(self._world.spec(stream)) else full
+        full |= full_nodes(world, shard) if world.resources else set()
+        return full | {*held.get(stream, ())} if keeps_apart(world.spec(stream)) else full
 
     def _is_retried(self, move: Value, successor: Value | None) -> bool:
         """Whether a copy ended by what is no fault of the plan's."""
@@ -230,16 +233,14 @@ class MovementBound:
         world, spec = self._world, self._world.spec(shard[0])
         if not can_judge(spec) or moves_together(spec):
             return
-        final, load = world.assignments[shard]["replicas"], world.load()
+        final, closed = world.assignments[shard]["replicas"], full_nodes(world, shard)
         moves = [world.all_moves[move_id] for move_id in movement.issued]
         done = [move for move in moves if move["state"] == "completed"]
         moves = [move for move in done if move["cause"] in JUDGED_CAUSES]
         # A replica at a doubtful place counts, and may have to leave as well.
         views = [_undo_wishes(stands(final), done) for stands in (world.staying, world.settled)]
         for old in {move["remove"] for move in moves} - {None, *final, *movement.lost}:
-            capacity = world.nodes.get(old, {}).get("capacity")
-            full = capacity is not None and load[old] >= capacity
-            if full or not world.may_receive(old) or not world.judge(shard[0]).admits(old):
+            if old in closed or not world.may_receive(old) or not world.judge(shard[0]).admits(old):
                 continue
             for new in {move["add"] for move in moves} & set(views[0]):
                 undone = [[old if node == new else node for node in held] for held in views]

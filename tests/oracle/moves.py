@@ -9,7 +9,15 @@ from tests.oracle.world import Shard, Value, World
 # States that a move takes on by the word of its executor.
 EXECUTORS_SAY = ("accepted", "completed", "failed")
 # The most urgent first.
-CAUSES = ("under_replicated", "required_rule", "drain", "preferred_rule", "surplus", "balance")
+CAUSES = (
+    "under_replicated",
+    "leader",
+    "required_rule",
+    "drain",
+    "preferred_rule",
+    "surplus",
+    "balance",
+)
 # Why moves are issued; one that ended with another reason was not outranked.
 WANTED = (
     "NODE_DEAD",
@@ -18,15 +26,21 @@ WANTED = (
     "REPLICA_MISSING",
     "RULE_NOT_MET",
     "LOAD_UNEVEN",
+    "OVER_CAPACITY",
+    "UNBALANCED",
 )
+
+
+# Reasons of moves that even out replicas or resources.
+UNEVEN = ("LOAD_UNEVEN", "OVER_CAPACITY", "UNBALANCED")
 
 
 def judge_form(world: World, key: str, move: Value) -> Iterator[str]:
     """A move that is seen for the first time; `completed` at once is the immediate mode."""
     if move["state"] not in ("issued", "completed"):
         yield f"move {key} began as {move['state']}"
-    lacks = (move["remove"] is None, move["add"] is None)
-    if lacks != (move["kind"] == "add", move["kind"] == "remove"):
+    lacks, leads = (move["remove"] is None, move["add"] is None), move["kind"] == "leader"
+    if lacks != (leads or move["kind"] == "add", leads or move["kind"] == "remove"):
         told = f"adds {move['add']} and removes {move['remove']}"
         yield f"move {key} of kind {move['kind']} {told}"
     if move["deadline"] <= move["issued_at"]:
@@ -47,12 +61,14 @@ def judge_need(world: World, key: str, move: Value) -> Iterator[str]:
         yield f"move {key} aims at {new}, which may not receive replicas"
     if move["source"] and not world.alive(move["source"]):
         yield f"move {key} copies from {move['source']}, which does not live"
-    if move["kind"] == "remove":
+    if move["kind"] == "leader":
+        yield from _judge_hand_over(world, key, move)
+    elif move["kind"] == "remove":
         yield from _judge_removal(world, key, move)
     elif world.alive(old) and not move["supersedes"]:
         why = move["reason"]["code"]
         drains = why == "NODE_DRAINING" and world.is_draining(old)
-        if why not in ("RULE_NOT_MET", "LOAD_UNEVEN") and not drains:
+        if why not in ("RULE_NOT_MET", *UNEVEN) and not drains:
             yield f"move {key} replaces the replica on {old}, which lives"
     waits = world.memory.get("backoff", {}).get(f"{move['stream']}/{move['shard']}/{new}")
     if waits and waits["until"] > move["issued_at"] and not world.renews(move):
@@ -61,6 +77,20 @@ def judge_need(world: World, key: str, move: Value) -> Iterator[str]:
         yield f"move {key} takes the replica from {old}, which is away and may return"
     if new and not world.renews(move):
         yield from _judge_target(world, key, move)
+
+
+def _judge_hand_over(world: World, key: str, move: Value) -> Iterator[str]:
+    """A live leader is succeeded by another replica whose node is up, on which that has not failed
+    just now."""
+    shard, heir = (move["stream"], move["shard"]), move["leader"]
+    first, *others = world.assignments[shard]["replicas"]
+    if not world.alive(first):
+        yield f"move {key} asks that {heir} follows {first}, which is dead: that is told at once"
+    if heir not in others or not world.may_receive(heir):
+        yield f"move {key} lets {heir} lead, of {[first, *others]}"
+    waits = world.memory.get("backoff", {}).get(f"{move['stream']}/{move['shard']}/{heir}")
+    if waits and waits["until"] > move["issued_at"]:
+        yield f"move {key} lets {heir} lead, which is to be left alone until {waits['until']}"
 
 
 def _judge_removal(world: World, key: str, move: Value) -> Iterator[str]:
@@ -76,6 +106,10 @@ def _judge_removal(world: World, key: str, move: Value) -> Iterator[str]:
     needed = len(live) <= factor or len(live) < len(held)
     if needed and world.alive(old):
         yield f"move {key} removes the live replica on {old}, with {live} of {held}"
+    behind = world.out_of_sync(shard) & {*live}
+    in_sync = [node for node in live if node not in behind]
+    if behind and old in in_sync and len(in_sync) <= world.quorum(shard[0]):
+        yield f"move {key} removes {old}, of {in_sync} in sync, though {sorted(behind)} are not"
 
 
 def _judge_target(world: World, key: str, move: Value) -> Iterator[str]:

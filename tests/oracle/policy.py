@@ -123,7 +123,7 @@ class Judge:
         self._live: dict[str, set[str | None]] = {}
         deepest = max((_depth(node) for node in nodes.values()), default=0)
         # Nodes that may be full, which makes them no place for one replica more.
-        self._limited = {n for n, node in nodes.items() if node.get("capacity") is not None}
+        self._limited = {n for n, node in nodes.items() if _is_limited(node)}
         self._own = list(own_rules(spec, self._levels, deepest))
 
     def breaches(self, replicas: Lists) -> Iterator[Breach]:
@@ -292,9 +292,7 @@ class Judge:
         free = {
             (inside and self._domain(node, inside), self._domain(node, scope))
             for node in admitted
-            if self._counts(node)
-            and node not in shard
-            and self._nodes[node].get("capacity") is None
+            if self._counts(node) and node not in shard and node not in self._limited
         }
         ahead = 0
         for node in shard:
@@ -456,3 +454,8 @@ def _listed(places: str | Sequence[str]) -> Sequence[str]:
 
 def _has_tags(node: Value, wanted: Mapping[str, str]) -> bool:
     return all(node["tags"].get(key) == value for key, value in wanted.items())
+
+
+def _is_limited(node: Value) -> bool:
+    """Whether the node may be full, of replicas or of a resource."""
+    return node.get("capacity") is not None or bool(node.get("capacities"))

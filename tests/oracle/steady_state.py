@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from placement.model import Resource
+from tests.oracle.loads import full_nodes, limit_of, loads_of_nodes, loads_of_shards
 from tests.oracle.moves import broken_with, can_be_led, more_broken
 from tests.oracle.policy import can_judge, moves_together
 from tests.oracle.world import Shard, Value, World
@@ -19,7 +21,9 @@ def judge_whole(world: World, reported_is_enough: bool, whole: bool) -> Iterator
                 yield f"{stream} is {decision['outcome']} and has assignments"
             continue
         if sorted(lists) != list(range(shards)):
-            yield f"{stream} has shards {sorted(lists)} of {shards}"
+            # Those of a stream that is being adopted come one after the other.
+            if decision["spec"].get("adopt") != "observed":
+                yield f"{stream} has shards {sorted(lists)} of {shards}"
             continue
         for number, replicas in lists.items():
             yield from _judge_shard(world, (stream, number), replicas, whole)
@@ -53,10 +57,40 @@ def judge_missed(world: World) -> Iterator[str]:
             if violation["class"] == "fixable":
                 yield f"{shard} is at rest with a violation that could be mended: {violation}"
             yield from _judge_reported(world, shard, violation)
+    yield from _judge_full(world)
     for shard, assignment in world.assignments.items():
         spec = world.spec(shard[0])
         if can_judge(spec) and not moves_together(spec):
             yield from _judge_missed_in(world, shard, assignment, spec)
+
+
+def _judge_full(world: World) -> Iterator[str]:
+    """A node that bears more than fits, though one move of a healthy shard would relieve it."""
+    for resource in world.resources:
+        borne = loads_of_nodes(world, resource)
+        for node_id in world.nodes:
+            limit = limit_of(world, resource, node_id)
+            if limit is None or borne[node_id] <= limit or not world.may_receive(node_id):
+                continue
+            for shard, assignment in world.assignments.items():
+                if node_id in assignment["replicas"] and not world.open_violations.get(shard):
+                    yield from _judge_relief(world, resource, shard, node_id)
+
+
+def _judge_relief(world: World, resource: Resource, shard: Shard, node_id: str) -> Iterator[str]:
+    """A replica that could leave a full node for another that has room for it."""
+    spec, replicas = world.spec(shard[0]), world.assignments[shard]["replicas"]
+    plain = spec["policy"].get("strategy") in ("spread", "simple") and can_judge(spec)
+    bears = not resource.led or replicas[0] == node_id
+    if not plain or moves_together(spec) or spec.get("repair") == "dead_only" or not bears:
+        return
+    if not loads_of_shards(world, resource.name)[shard] or any(map(world.is_leaving, replicas)):
+        return
+    for node in _open_targets(world, shard):
+        after = [node if each == node_id else each for each in replicas]
+        lawful = node not in replicas and not more_broken(world, shard, replicas, after)
+        if lawful and can_be_led(world, after) == can_be_led(world, replicas):
+            yield f"{node_id} bears too much, though {node} has room for its replica of {shard}"
 
 
 def _judge_reported(world: World, shard: Shard, violation: Value) -> Iterator[str]:
@@ -110,9 +144,7 @@ def _judge_uneven(world: World, shard: Shard, kept: list[str], targets: list[str
 
 def _open_targets(world: World, shard: Shard) -> Iterator[str]:
     """Nodes that may take a replica of the shard and have room for it."""
-    judge, load = world.judge(shard[0]), world.load()
-    for node_id, node in world.nodes.items():
-        capacity = node.get("capacity")
-        room = capacity is None or load[node_id] < capacity
-        if room and world.may_receive(node_id) and judge.admits(node_id):
+    judge, full = world.judge(shard[0]), full_nodes(world, shard)
+    for node_id in world.nodes:
+        if node_id not in full and world.may_receive(node_id) and judge.admits(node_id):
             yield node_id

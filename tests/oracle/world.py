@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from placement.model import Resource
 from tests.oracle.policy import Judge, Value, copies
 
 Shard = tuple[str, int]
@@ -12,9 +13,10 @@ ALIVE = ("up", "suspect")
 
 
 class World:
-    """Records as the topics hold them. `levels` are the configured names of the tiers."""
+    """Records as the topics hold them. `levels` are the configured names of the tiers,
+    `resources` those that are counted beside replicas."""
 
-    def __init__(self, levels: Sequence[str] = ()) -> None:
+    def __init__(self, levels: Sequence[str] = (), resources: Sequence[Resource] = ()) -> None:
         self.nodes: dict[str, Value] = {}
         self.decisions: dict[str, Value] = {}
         self.assignments: dict[Shard, Value] = {}
@@ -24,9 +26,13 @@ class World:
         self.open_violations: dict[Shard, list[Value]] = {}
         # What is remembered beside these, by kind and name.
         self.memory: dict[str, dict[str, Value]] = {}
+        # Reported loads of shards.
+        self.loads: dict[Shard, Value] = {}
         # Replicas that executors say are gone, as far as no batch has been judged since.
         self.lost: dict[Shard, set[str]] = {}
-        self.levels = tuple(levels)
+        # Replicas that executors say are there, as far as no batch has been judged since.
+        self.observed: dict[Shard, list[set[str]]] = {}
+        self.levels, self.resources = tuple(levels), tuple(resources)
 
     def lose(self, shard: Shard, node_id: str) -> None:
         """An executor says that a replica is gone."""
@@ -40,6 +46,17 @@ class World:
     def copies(self, stream: str) -> int:
         """Replicas of a whole shard of the stream."""
         return copies(self.spec(stream))
+
+    def quorum(self, stream: str) -> int:
+        """Replicas in sync that a shard of the stream needs."""
+        spec = self.spec(stream)
+        words = {"one": 1, "majority": spec["replication_factor"] // 2 + 1}
+        return int(words.get(spec["quorum"], spec["quorum"]))
+
+    def out_of_sync(self, shard: Shard) -> set[str]:
+        """Nodes whose replica of the shard executors found to be behind."""
+        body = self.memory.get("out_of_sync", {}).get(f"{shard[0]}/{shard[1]}", {"nodes": ()})
+        return {*body["nodes"]}
 
     def alive(self, node_id: str | None) -> bool:
         """Whether replicas on the node live."""

@@ -5,13 +5,16 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from placement.model import COPIED_RESOURCE
 from schemas.cluster import (
+    SHARD_BYTES_RESOURCE,
     Cluster,
     ClusterNodeStatus,
     ClusterStream,
     DocumentError,
     RefusedStream,
     parse_cluster,
+    parse_joining,
 )
 
 DOCUMENT = """
@@ -113,6 +116,107 @@ def test_a_wrong_stream_leaves_the_others_alone():
         ClusterStream.model_validate({**sound, "stream": "b"}),
         RefusedStream(None, "'streams[2]' must be an object, it is 7", "streams[2]"),
     )
+
+
+STREAM = {"stream": "a", "shards": 2, "replication_factor": 1}
+RESOURCES = {"disk_bytes": {"capacity": 0.85, "balance": 0.1}, "writes": {"led": True}}
+
+
+def test_resources_capacities_and_loads_are_read():
+    loads = {"disk_bytes": [5, None], "writes": [0, 2**62]}
+    stream = STREAM | {"loads": loads, "expected_load": {"disk_bytes": 7}}
+    node = {"id": "n", "capacities": {"disk_bytes": 10}}
+    cluster = parse_cluster({"nodes": [node], "resources": RESOURCES, "streams": [stream]})
+    assert isinstance(cluster, Cluster)
+    disk, writes = cluster.resources.values()
+    assert (disk.capacity, disk.balance, disk.led) == (0.85, 0.1, False)
+    assert (writes.capacity, writes.balance, writes.led) == (None, None, True)
+    assert cluster.nodes[0].capacities == {"disk_bytes": 10}
+    (read,) = cluster.streams
+    assert isinstance(read, ClusterStream)
+    assert read.known_loads == {"disk_bytes": (5, None), "writes": (0, 2**62)}
+    assert read.expected_load == {"disk_bytes": 7}
+
+
+def test_sizes_of_shards_are_loads_of_a_disk():
+    read = ClusterStream.model_validate(STREAM | {"shard_bytes": [5, 6]})
+    assert read.known_loads == {SHARD_BYTES_RESOURCE: (5, 6)}
+    assert SHARD_BYTES_RESOURCE == COPIED_RESOURCE
+
+
+def test_nodes_that_join_name_resources_of_another_file():
+    document = {"nodes": [{"id": "n", "capacities": {"disk_bytes": 10}}]}
+    assert isinstance(parse_joining(document), Cluster)
+    assert isinstance(parse_cluster(document), DocumentError)
+
+
+@pytest.mark.parametrize(
+    ("document", "field", "sentence"),
+    [
+        ({"resources": ["disk_bytes"]}, "resources", "must be an object, it is ['disk_bytes']"),
+        ({"resources": {"disk_bytes": None}}, "resources.disk_bytes", "must be an object"),
+        ({"resources": {"disk bytes": {}}}, "resources.disk bytes", "of the form ^[a-z]"),
+        ({"resources": {"a": {"capacity": 85}}}, "resources.a.capacity", "at most 1.0, it is 85"),
+        ({"resources": {"a": {"capacity": 0}}}, "resources.a.capacity", "more than 0.0, it is 0"),
+        ({"resources": {"a": {"balance": -1}}}, "resources.a.balance", "at least 0.0, it is -1"),
+        ({"resources": {"a": {"led": 1}}}, "resources.a.led", "true or false, it is 1"),
+        ({"resources": {"a": {"capcity": 1}}}, "resources.a.capcity", "did you mean 'capacity'?"),
+        ({"nodes": [{"id": "n", "capacities": {"a": 0}}]}, "nodes[0].capacities.a", "at least 1"),
+        ({"nodes": [{"id": "n", "capacities": {"a": 2.5}}]}, "nodes[0].capacities.a", "integer"),
+        (
+            {"nodes": [{"id": "n", "capacities": {"disk_bytes": 5}}]},
+            "nodes[0].capacities.disk_bytes",
+            (
+                "field 'nodes[0].capacities.disk_bytes' names no resource of the file: "
+                "add 'resources: {disk_bytes: {}}'"
+            ),
+        ),
+        (
+            {"nodes": [{"id": "n", "capacities": {"disc_bytes": 5}}], "resources": RESOURCES},
+            "nodes[0].capacities.disc_bytes",
+            "'resources' has disk_bytes, writes; did you mean disk_bytes?",
+        ),
+    ],
+)
+def test_resources_and_capacities_that_cannot_be_understood(document, field, sentence):
+    error = parse_cluster({"nodes": [], **document})
+    assert isinstance(error, DocumentError)
+    assert error.field == field
+    assert sentence in error.message
+
+
+@pytest.mark.parametrize(
+    ("fields", "place", "sentence"),
+    [
+        ({"loads": [1, 2]}, "loads", "must be an object, it is [1, 2]"),
+        ({"loads": {"disk_bytes": 5}}, "loads.disk_bytes", "must be an array, it is 5"),
+        ({"loads": {"disk_bytes": [1, -2]}}, "loads.disk_bytes[1]", "at least 0, it is -2"),
+        ({"loads": {"disk_bytes": [1, "2"]}}, "loads.disk_bytes[1]", "an integer, it is '2'"),
+        (
+            {"loads": {"disk_bytes": [1]}},
+            "loads.disk_bytes",
+            (
+                "field 'loads.disk_bytes' must have a number for each of 2 shards, null where it "
+                "is not known; 1 are given"
+            ),
+        ),
+        ({"loads": {"reads": [1, 2]}}, "loads.reads", "has disk_bytes, writes; add it there"),
+        ({"expected_load": {"reads": 1}}, "expected_load.reads", "names no resource"),
+        ({"expected_load": {"writes": -1}}, "expected_load.writes", "at least 0, it is -1"),
+        (
+            {"loads": {"disk_bytes": [1, 2]}, "shard_bytes": [1, 2]},
+            "shard_bytes",
+            "field 'shard_bytes' says what 'loads.disk_bytes' does: leave it out",
+        ),
+    ],
+)
+def test_a_stream_with_wrong_loads_is_refused(fields, place, sentence):
+    cluster = parse_cluster({"nodes": [], "resources": RESOURCES, "streams": [STREAM | fields]})
+    assert isinstance(cluster, Cluster)
+    (read,) = cluster.streams
+    assert isinstance(read, RefusedStream)
+    assert read.field == f"streams[0].{place}"
+    assert sentence in read.message
 
 
 yaml_values = st.recursive(

@@ -23,6 +23,16 @@ FIRST_STREAMS = 2
 STREAMS_MAX = 6
 # Planning for balance costs more than all else: so many histories have it.
 BALANCING = 0.25
+# Resources cost the oracle as much again: so many histories count some.
+WEIGHING = 0.25
+RESOURCES = (
+    "{disk_bytes: {capacity: 0.8}}",
+    "{disk_bytes: {capacity: 0.8, balance: 0.2}, writes: {balance: 0.3}}",
+    "{disk_bytes: {capacity: 0.9}, writes: {led: true}}",
+    "{disk_bytes: {}, writes: {capacity: 0.5, led: true}}",
+)
+# Loads of a shard, and what a node has: about ten replicas fit, a large one only alone.
+LOADS, CAPACITIES = (0, 5, 10, 10, 20, 90), (30, 40, 60, 100, 200)
 # How long a replica stays that was moved for balance.
 DWELL_SECONDS = 30
 # What ends an order.
@@ -82,11 +92,14 @@ class History:
         # Likewise of executors that stop what was called off, or do not hear of it.
         self.stops = random.Random(f"stops {seed}")
         self.reminders = f" remind={self.stops.choice((10, 60))}"
+        # What shards weigh, and what nodes have room for.
+        self.weights = random.Random(f"weights {seed}")
+        self.weighs = self.weights.random() < WEIGHING
 
     def play(self) -> "History":
         """Tell all of it; raises Failure with what was told."""
         try:
-            self._tell(draw_settings(self.rng) + self.bound + self.reminders)
+            self._tell(draw_settings(self.rng) + self.bound + self.reminders + self._resources())
             self._tell("\n".join(("batch", *self._first_nodes())))
             self._tell("\n".join(("batch", *self._first_streams())))
             for _ in range(self.rng.randint(*BATCHES)):
@@ -100,6 +113,27 @@ class History:
         except Exception as error:
             raise Failure(self.seed, self.blocks, error) from error
         return self
+
+    def _resources(self) -> str:
+        """What is counted of loads, if anything; nodes say what they have."""
+        rng = self.weights
+        if not self.weighs:
+            return ""
+        for node_id, attributes in self.homes.items():
+            has = [f"{name}:{rng.choice(CAPACITIES)}" for name in ("disk_bytes", "writes")]
+            told = ",".join(each for each in has if rng.random() < 0.9)
+            self.homes[node_id] = f"{attributes} has={told}" if told else attributes
+        return f" resources='{rng.choice(RESOURCES)}'"
+
+    def _draw_reports(self) -> Iterator[str]:
+        """Nodes say what shards weigh: most of those that hold them, some of others."""
+        rng, known = self.weights, self.story.records.assignments
+        for _ in range(rng.choice((0, 0, 1, 3)) if self.weighs and known else 0):
+            shard = rng.choice(sorted(known))
+            nodes = known[shard].replicas if rng.random() < 0.9 else [*self.homes]
+            if nodes:
+                told = f"disk_bytes:{rng.choice(LOADS)},writes:{rng.choice(LOADS)}"
+                yield f"report nodes={rng.choice(nodes)} {shard[0]}/{shard[1]}={told}"
 
     def _tell(self, block: str) -> None:
         self.blocks.append(block)
@@ -127,6 +161,7 @@ class History:
             lines += self._draw()
         if self.bound and self.approvals.random() < 0.3:
             lines.append(f"approve node={self.approvals.choice([*self.homes])}")
+        lines += self._draw_reports()
         lines += self._draw_strike()
         lines += self._draw_stops()
         caught_up = "" if rng.random() < 0.9 else " caught_up=no"
@@ -336,6 +371,8 @@ class History:
             words.append(f"replicas='{self._draw_replicas()}'")
         if rng.random() < 0.1:
             words.append("repair=dead_only")
+        if self.weighs and self.weights.random() < 0.5:
+            words.append(f"expected=disk_bytes:{self.weights.choice(LOADS)}")
         return f"{' '.join(words)} body={self.story.actors.sequence}"
 
     def _draw_replicas(self) -> str:

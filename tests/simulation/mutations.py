@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from placement.allocator import View
-from placement.assignments import EMPTY
+from placement.assignments import EMPTY, LoadColumns
 from placement.controllers import MoveController, StreamController
 from placement.controllers import nodes as node_events
+from placement.controllers.load_trigger import LoadTrigger
 from placement.liveness.incarnations import Incarnations
 from placement.liveness.statements import Statements
 from placement.model import AdministrativeState, Liveness, Lives, Reason
@@ -33,8 +34,8 @@ from placement.repair.actions import ActionFinder
 from placement.repair.issuer import MoveIssuer
 from placement.repair.needs import ShardNeeds
 from placement.repair.targets import RuleScore
-from placement.rules import AtMost, Even, ExclusiveNodes
-from placement.state import ClusterState, MoveLog
+from placement.rules import AtMost, Even, ExclusiveNodes, NodeLoads
+from placement.state import ClusterState, LoadLog, MoveLog
 from placement.topology import Topology
 from tests.simulation.history import Failure, History
 from tests.stories.records import Records
@@ -133,6 +134,36 @@ def suspects_are_dead(patch: Patch) -> None:
 def capacity_is_not_asked(patch: Patch) -> None:
     """Every node has room."""
     patch.setattr(View, "has_room", lambda self, *_: np.ones(self.topology.size, bool))
+
+
+@mutation
+def loads_are_not_asked(patch: Patch) -> None:
+    """Any load fits into a node."""
+    patch.setattr(NodeLoads, "fits", lambda self, *_: np.ones(self.borne.shape[1], bool))
+
+
+@mutation
+def leaders_bear_nothing_more(patch: Patch) -> None:
+    """Who leads a shard does not matter to led resources."""
+    patch.setattr(LoadColumns, "count_leaders", nothing)
+
+
+@mutation
+def anybody_reports_loads(patch: Patch) -> None:
+    """The last word on a shard's load counts, whoever says it."""
+    patch.setattr(LoadLog, "_takes", lambda *_: True)
+
+
+@mutation
+def full_nodes_are_not_relieved(patch: Patch) -> None:
+    """A node that holds more than fits keeps it."""
+    patch.setattr(LoadTrigger, "find_need", lambda *_: None)
+
+
+@mutation
+def reported_loads_are_forgotten(patch: Patch) -> None:
+    """A rebuilt reconciler does not know what shards weigh."""
+    patch.setattr(LoadLog, "load", nothing)
 
 
 @mutation

@@ -19,6 +19,7 @@ from placement.model import (
     Guard,
     LinksMeasured,
     Liveness,
+    LoadsReported,
     LocationResolved,
     Move,
     MoveAcked,
@@ -28,9 +29,12 @@ from placement.model import (
     OperatorAsked,
     Ready,
     ReplicaLost,
+    ReplicasObserved,
+    ReportedLoad,
     StreamAltered,
     StreamCreated,
     StreamDropped,
+    SuspectedLoad,
     natural_key,
 )
 from tests.stories.datadriven import Command, parse_command
@@ -50,7 +54,7 @@ ORDERS = {
 }
 REQUESTS = {"create": StreamCreated, "alter": StreamAltered}
 # What `register` takes that is no tag.
-ATTRIBUTES = ("nodes", "location", "weight", "capacity", "leader")
+ATTRIBUTES = ("nodes", "location", "weight", "capacity", "leader", "has")
 SERIES = re.compile(r"(\D+)(\d+)\.\.\1(\d+)")
 
 Maker = Callable[[Command], Iterator[Event]]
@@ -66,6 +70,8 @@ class Actors:
         # What was published of the nodes.
         self.views: dict[str, NodeView] = {}
         self.moves: dict[str, Move] = {}
+        # Epochs of the assignments that were published last.
+        self.epochs: dict[tuple[str, int], int] = {}
         self.hashes: dict[str, str] = {}
         self.names: dict[str, str] = {}
         # The hash of the impact that an operator has looked at last.
@@ -90,6 +96,8 @@ class Actors:
             **dict.fromkeys(REQUESTS, self.request),
             "drop": self.drop,
             "lose": self.lose,
+            "observe": self.observe,
+            "report": self.report,
             "ack": self.ack,
             "ask": self.ask,
             "batch": self.batch,
@@ -105,6 +113,9 @@ class Actors:
                 self.views[node_id] = view
             if view is not None and view.pending is not None:
                 self.hashes[node_id] = view.pending.impact_hash
+        for shard in ready.dropped:
+            self.epochs.pop(shard, None)
+        self.epochs.update((key, each.epoch) for key, each in ready.assignments.items())
         for move, forgotten in ready.moves.values():
             self.moves[move.move_id] = move
             self.off.pop(move.move_id, None)
@@ -135,6 +146,7 @@ class Actors:
             capacity=None if capacity is None else int(capacity),
             leader=command.take("leader", "true") == "true",
             tags=tuple(sorted(tags.items())),
+            capacities=_amounts(command.given("has")),
         )
         for node_id in self.named(command):
             yield self.change(node_id, Liveness.UP, attributes=attributes)
@@ -242,24 +254,59 @@ class Actors:
                 replicas=_lists(replicas),
                 body_hash=command.take("body", ""),
                 repair=repair,
+                uid=command.given("uid"),
+                adopt=command.given("adopt"),
                 dimension=dimension,
                 ranges=None if ranges is None else tuple(ranges.split(",")),
+                expected_load=_amounts(command.given("expected")),
             )
 
     def drop(self, command: Command) -> Iterator[Event]:
         self.sequence += 1
         sequence = int(command.take("sequence", str(self.sequence)))
         for name in command.take("streams").split(","):
-            yield StreamDropped(self.now, name, sequence, command.take("body", ""))
+            body, uid = command.take("body", ""), command.given("uid")
+            yield StreamDropped(self.now, name, sequence, body, uid)
 
     # Executors
 
     def lose(self, command: Command) -> Iterator[Event]:
-        reason = command.given("reason")
+        reason, uid = command.given("reason"), command.given("uid")
         for name in command.take("shards").split(","):
             stream, _, number = name.rpartition("/")
             for node_id in command.take("nodes").split(","):
-                yield ReplicaLost(self.now, stream, int(number), node_id, reason)
+                yield ReplicaLost(self.now, stream, int(number), node_id, reason, uid)
+
+    def observe(self, command: Command) -> Iterator[Event]:
+        """An executor has looked at a shard; `epoch=now` is that of its last assignment."""
+        stream, _, number = command.take("shard").rpartition("/")
+        in_sync, epoch = command.given("in_sync"), command.take("epoch", "now")
+        yield ReplicasObserved(
+            self.now,
+            stream,
+            int(number),
+            self.epochs.get((stream, int(number)), 0) if epoch == "now" else int(epoch),
+            tuple(filter(None, command.take("replicas").split(","))),
+            command.given("leader"),
+            None if in_sync is None else tuple(in_sync.split(",")),
+            command.given("uid"),
+            _lists(command.given("following")),
+        )
+
+    def report(self, command: Command) -> Iterator[Event]:
+        """Nodes say what shards use there, by the names of shards and resources."""
+        uid, found = command.given("uid"), list[ReportedLoad]()
+        given = [(key, command.take(key)) for key in command.arguments if "/" in key]
+        for shard, amounts in given:
+            stream, _, number = shard.rpartition("/")
+            found.append(ReportedLoad(stream, int(number), _amounts(amounts) or (), uid))
+        doubted = []
+        for text in filter(None, command.take("suspected", "").split(",")):
+            shard, resource, amount, before = text.split(":")
+            stream, _, number = shard.rpartition("/")
+            doubted.append(SuspectedLoad(stream, int(number), resource, int(amount), int(before)))
+        for node_id in self.named(command):
+            yield LoadsReported(self.now, node_id, tuple(found), tuple(doubted))
 
     # Operators
 
@@ -283,12 +330,13 @@ class Actors:
     def ack(self, command: Command) -> Iterator[Event]:
         kind, reason = AckKind(command.take("kind")), command.given("reason")
         done = command.given("bytes")
-        copied = None if done is None else int(done)
+        more: dict[str, Any] = {"uid": command.given("uid")}
+        more["bytes_done"] = None if done is None else int(done)
         instead = command.given("of")
         if "shards" in command.arguments:
             for shard in command.take("shards").split(","):
                 stream, _, number = shard.rpartition("/")
-                yield MoveAcked(self.now, kind, None, stream, int(number), reason, copied)
+                yield MoveAcked(self.now, kind, None, stream, int(number), reason, **more)
             return
         by_name = {name: move_id for move_id, name in self.names.items()}
         for name in command.take("moves").split(","):
@@ -300,7 +348,7 @@ class Actors:
                     at = stream, int(number)
                 if kind is AckKind.STOPPED:
                     self.off.pop(move_id, None)
-                yield MoveAcked(self.now, kind, move_id, *at, reason, copied)
+                yield MoveAcked(self.now, kind, move_id, *at, reason, **more)
 
     def _meant(self, name: str, by_name: dict[str, str]) -> list[str]:
         """Ids of `all` open moves, of those that were called `off`, of `m3`, of the last one of
@@ -314,6 +362,14 @@ class Actors:
         if issued:
             return issued[::-1][int(back or 0) :][:1] or [name]
         return [by_name.get(name, name)]
+
+
+def _amounts(text: str | None) -> tuple[tuple[str, int], ...] | None:
+    """`disk_bytes:100,writes:5` as amounts in the order of their names."""
+    if text is None:
+        return None
+    pairs = (part.split(":") for part in text.split(","))
+    return tuple(sorted((name, int(amount)) for name, amount in pairs))
 
 
 def _lists(replicas: str | None) -> tuple[tuple[str, ...], ...] | None:

@@ -110,6 +110,8 @@ def in_order(mapping: dict[str, Any]) -> list[tuple[str, Any]]:
 
 def move_line(name: str, move: Move, superseded: str | None) -> str:
     ways = " -> ".join((move.remove or "", move.add or "")).strip()
+    if move.leader is not None:
+        ways = f"{move.leader} is to lead"
     parts = [f"{name} {move.stream}/{move.shard} slot {move.slot}: {ways}"]
     parts.append(f"{move.state} ({move.reason.code})")
     if move.reminded:
@@ -121,6 +123,8 @@ def move_line(name: str, move: Move, superseded: str | None) -> str:
         parts.append(f"copy from {move.source or 'none'}, valid at e{move.expected_epoch}")
         if superseded:
             parts.append(f"for {superseded}")
+        if move.bytes is not None:
+            parts.append(f"{move.bytes} bytes by {move.deadline // 1000} s")
         if move.rate_bytes_per_second is not None:
             parts.append(f"at {move.rate_bytes_per_second} bytes/s")
     return ", ".join(parts)

@@ -1,6 +1,7 @@
 """What the compacted topics hold: the records that a reconciler is rebuilt from."""
 
 import random
+from collections.abc import Mapping
 from typing import Any
 
 from placement.model import (
@@ -12,6 +13,7 @@ from placement.model import (
     NodeView,
     Published,
     Ready,
+    ShardLoad,
     Violation,
 )
 from placement.reconciler import Reconciler
@@ -27,13 +29,11 @@ class Records:
         self.moves: dict[str, Move] = {}
         self.violations: dict[tuple[str, int], tuple[Violation, ...]] = {}
         self.memory: dict[tuple[str, str], Memory] = {}
+        self.loads: dict[tuple[str, int], ShardLoad] = {}
 
     def commit(self, ready: Ready) -> None:
         """Take over what a batch published."""
-        for node_id, view in ready.topology.items():
-            self.nodes.pop(node_id, None)
-            if view is not None:
-                self.nodes[node_id] = view
+        _take_over(self.nodes, ready.topology)
         self.commit_streams(ready)
         for move_id, (move, dropped) in ready.moves.items():
             self.moves[move_id] = move
@@ -43,10 +43,8 @@ class Records:
             self.violations[shard] = violations
             if not violations:
                 del self.violations[shard]
-        for key, memory in ready.memory.items():
-            self.memory.pop(key, None)
-            if memory is not None:
-                self.memory[key] = memory
+        _take_over(self.memory, ready.memory)
+        _take_over(self.loads, ready.loads)
 
     def commit_streams(self, ready: Ready) -> None:
         """Take over decisions and assignments."""
@@ -82,4 +80,13 @@ class Records:
             mixed(self.moves),
             mixed(self.violations),
             mixed(self.memory),
+            mixed(self.loads),
         )
+
+
+def _take_over(known: dict[Any, Any], news: Mapping[Any, Any]) -> None:
+    """Put the latest records last; None is a tombstone."""
+    for key, record in news.items():
+        known.pop(key, None)
+        if record is not None:
+            known[key] = record

@@ -5,14 +5,18 @@ stories in `testdata` of `tests/placement`, `tests/needs` and `tests/simulation`
 histories are all told in it; the shared oracle judges every batch besides. The commands:
 
     settings       levels=a,b  max_in= max_out= max_copies_from= max_open= max_per_batch=
-                   max_per_domain_pair= completion=immediate default='{strategy: …}'
-                   rate= (bytes per second) deadline= retention= hold_window= backoff= remind=
-                   (seconds): a new, empty reconciler
+                   max_per_domain_pair= max_bytes_per_node= max_bytes_per_domain_pair=
+                   max_bytes_open= completion=immediate default='{strategy: …}'
+                   rate= (bytes per second) deadline= retention= hold_window=
+                   hold_levels= backoff= remind=
+                   (seconds) resources='{disk_bytes: {capacity: 0.8}}': a new, empty reconciler
     topology       lines `/site1 n1 n2 weight=2 capacity=4 leader=false disk=ssd`: these nodes are
                    up; what is no attribute is a tag; `-` is the location of nodes without one
-    register       nodes= location= [weight= capacity= leader= disk=ssd]: the same in one line
+    register       nodes= location= [weight= capacity= leader= disk=ssd has=disk_bytes:100]: the
+                   same in one line
     create         stream= shards= rf= [policies= | policy='{…}'] [quorum= replicas='n1 n2,n3']
-                   [sequence= body= dimension= ranges=a,b repair=dead_only];
+                   [sequence= body= dimension= ranges=a,b repair=dead_only
+                   expected=disk_bytes:5];
                    `streams=12` creates t1 … t12 alike
     alter          as create: the full spec that is to hold from now on
     drop           streams=a,b [sequence= body=]
@@ -26,6 +30,8 @@ histories are all told in it; the shared oracle judges every batch besides. The 
     relocate       node= location= [disk=ssd]
     guard          nodes= state=none|held_down|quarantined
     approve        node= [hash=]: without one, the hash that was published last
+    report         nodes= t1/0=disk_bytes:5,writes:2 … [suspected=t1/0:disk_bytes:900:5]: loads of
+                   shards, smoothed; those that are held back, with the figure before
     measure        node= rtt=/eu:12,/us:-: round trips in ms, `-`: no answer
     locate         node= location= [source=inventory reason=]: what an authority says; `-`: nothing
     ack            kind=accepted|completed|failed|stopped moves=all|off|m1,m2 [reason=]: `all` are
@@ -41,7 +47,8 @@ histories are all told in it; the shared oracle judges every batch besides. The 
     rest           executors complete all moves until there is none, and nothing is left to do;
                    whole=no: nodes are missing, so that replicas may be
     balance        the same with time passing, until nothing makes the loads more even
-    show           what=shards|nodes|layout|load|places|moves|violations|decisions [stream=]
+    show           what=shards|nodes|layout|load|used|places|moves|violations|decisions
+                   [stream=]
     explain        shard=t1/0 [node=]: why its replicas are there, or why the node has none; and
                    what moves, or why nothing does
     orders         operators' orders that stand, and how far drains have come
@@ -58,9 +65,20 @@ from collections.abc import Callable, Iterator
 
 import yaml
 
-from placement.model import Assignment, Configuration, Event, Limits, Move, Quotas, Ready, Rebalance
+from placement.model import (
+    Assignment,
+    Configuration,
+    Event,
+    Limits,
+    Move,
+    Quotas,
+    Ready,
+    Rebalance,
+    Resource,
+)
 from placement.moves import cancellations
 from placement.reconciler import Reconciler
+from tests.oracle.loads import loads_of_nodes
 from tests.oracle.log import Log, records_of
 from tests.stories.actors import Actors
 from tests.stories.answers import (
@@ -102,7 +120,8 @@ class Story:
         self.records = Records()
         self.actors = Actors(self.actors.now, self.actors.sequence)
         remind_ms = configuration.remind_ms
-        self.log = Log(True, configuration.levels, configuration.limits, remind_ms)
+        known = (configuration.levels, configuration.limits, remind_ms, configuration.resources)
+        self.log = Log(True, *known)
 
     def answer(self, command: Command) -> str:
         """Carry out one command."""
@@ -167,7 +186,10 @@ class Story:
                 ("max_per_domain_pair", ""),
             )
         }
-        relocate = command.given("relocate_up_to")
+        for name in ("max_bytes_per_node", "max_bytes_per_domain_pair", "max_bytes_open"):
+            if (most := command.given(name)) is not None:
+                limits[name] = int(most)
+        relocate, held = command.given("relocate_up_to"), command.given("hold_levels")
         self.begin(
             Configuration(
                 levels=tuple(filter(None, command.take("levels", "").split(","))),
@@ -177,14 +199,17 @@ class Story:
                 deadline_ms=int(command.take("deadline", "600")) * 1000,
                 rebalance=Rebalance(command.take("rebalance", "off")),
                 dwell_ms=int(command.take("dwell", "600")) * 1000,
+                leader_moves=command.take("leader_moves", "no") == "yes",
                 retention_ms=int(command.take("retention", "3600")) * 1000,
                 hold_window_ms=int(command.take("hold_window", "600")) * 1000,
+                hold_levels=None if held is None else tuple(held.split(",")),
                 backoff_ms=int(command.take("backoff", "0")) * 1000,
                 remind_ms=int(command.take("remind", "60")) * 1000,
                 rate_bytes_per_second=int(rate) if (rate := command.given("rate")) else None,
                 relocate_up_to=None if relocate is None else int(relocate),
                 enforce_levels=command.take("enforce_levels", "no") == "yes",
                 authority=command.take("authority", "claim"),
+                resources=_resources(command.take("resources", "{}")),
                 quotas=Quotas(
                     nodes=int(command.take("nodes_max", "10000")),
                     pending=int(command.take("pending_max", "1000")),
@@ -270,9 +295,14 @@ class Story:
         return reason_text(refusal)
 
     def waits_until(self) -> int:
-        """The time until when a target on which a move has failed is left alone."""
+        """The time until when a target on which a move has failed is left alone, and until when no
+        relief is searched for after a search in vain or a move that failed."""
         memory = self.records.memory.values()
-        return max((each.body["until"] for each in memory if each.kind == "backoff"), default=0)
+        times = [each.body["until"] for each in memory if each.kind == "backoff"]
+        if self.configuration.resources:
+            relief = [each.body for each in memory if each.kind == "rebalance"]
+            times += [body.get("until", body.get("after", 0)) for body in relief]
+        return max(times, default=0)
 
     def second_opinion(self) -> None:
         """One that does not know what was tried before, and is told of every node once more, finds
@@ -326,8 +356,8 @@ class Story:
                 lines = map(shard_line, shards)
             case "layout":
                 lines = layout(shards, only is None)
-            case "load":
-                lines = self.load(shards)
+            case "load" | "used":
+                lines = self.load(shards) if what == "load" else self.used()
             case "places":
                 lines = self.places(shards)
             case "nodes":
@@ -350,6 +380,17 @@ class Story:
         led = Counter(a.replicas[0] for a in shards)
         for node_id, _ in in_order(self.records.nodes):
             yield f"{node_id}: {held[node_id]} replicas, leads {led[node_id]}"
+
+    def used(self) -> Iterator[str]:
+        """What nodes bear of each resource, of what they have."""
+        for node_id, view in in_order(self.records.nodes):
+            has = dict(view.attributes.capacities or ())
+            parts = [
+                f"{loads_of_nodes(self.log, each)[node_id]} of {has.get(each.name, 'any')}"
+                f" {each.name}"
+                for each in self.configuration.resources
+            ]
+            yield f"{node_id}: {', '.join(parts)}"
 
     def places(self, shards: list[Assignment]) -> Iterator[str]:
         """Replicas by location, and how they are shared out there."""
@@ -399,3 +440,9 @@ class Story:
     def move_line(self, move: Move) -> str:
         superseded = self.name(move.supersedes) if move.supersedes else None
         return move_line(self.name(move.move_id), move, superseded)
+
+
+def _resources(text: str) -> tuple[Resource, ...]:
+    """Resources by name, as the settings have them."""
+    found = yaml.safe_load(text)
+    return tuple(Resource(name, **(found[name] or {})) for name in sorted(found))

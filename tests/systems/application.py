@@ -132,7 +132,7 @@ class Application:
 
     def left(self) -> list[psutil.Process]:
         """Processes of it that still live."""
-        return [p for p in self.processes if p.is_running() and p.status() != "zombie"]
+        return [process for process in self.processes if _lives(process)]
 
     def kill(self) -> None:
         """kill -9 to everything that belongs to it, and wait until it is gone."""
@@ -149,3 +149,11 @@ class Application:
                 self._lines.append(line)
                 if "ready" in line:
                     self._is_ready.set()
+
+
+def _lives(process: psutil.Process) -> bool:
+    """Whether a process is there and no zombie; it may end between the two looks."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

@@ -128,18 +128,24 @@ class Bridge:
 class BridgedKafka:
     """The cluster, what runs on it, and looks at it."""
 
-    def __init__(self, cluster: Cluster, scratch: Path, options: Sequence[str]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        scratch: Path,
+        options: Sequence[str],
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self.cluster, self.bootstrap = cluster, cluster.bootstrap
         self._scratch, self._options, self._starts = scratch, options, 0
         self.outputs = Outputs(cluster.bootstrap, PREFIX)
         self.bridges: list[Bridge] = []
-        self.application = self.start_application()
+        self.application = self.start_application(**settings or {})
 
     def start_application(self, **settings: str) -> Application:
         """Start the reconciler, which has to have ended before."""
         self._starts += 1
         checkpoint = self._scratch / str(self._starts)
-        settings = {"PLACER_LEVELS": "rack", **settings}
+        settings = {"PLACER_LEVELS": "rack", "PLACER_HOLD__LEVELS": "rack", **settings}
         self.application = Application(self.bootstrap, PREFIX, checkpoint, settings)
         return self.application
 
@@ -156,9 +162,11 @@ class BridgedKafka:
         self.application.kill()
         self.outputs.close()
 
-    def create(self, topic: str, lists: Sequence[Sequence[int]] | int) -> None:
+    def create(
+        self, topic: str, lists: Sequence[Sequence[int]] | int, in_sync_min: int = 2
+    ) -> None:
         """Create a topic with these replicas, or with so many partitions where Kafka puts them."""
-        config = {"min.insync.replicas": "2"}
+        config = {"min.insync.replicas": str(in_sync_min)}
         if isinstance(lists, int):
             made = NewTopic(topic, lists, 3, config=config)
         else:

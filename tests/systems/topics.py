@@ -25,6 +25,7 @@ STATE_TOPICS = (
     "moves.v1",
     "violations.v1",
     "state.v1",
+    "load.v1",
 )
 # A broker that was killed serves again when its old session has run out.
 DELIVERY_TIMEOUT_SECONDS = 60.0

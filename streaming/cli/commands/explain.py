@@ -156,15 +156,13 @@ def show_stream(
     """A stream's heading, what was decided and why, what would help, and shard by shard what holds
     its replicas."""
     from streaming.cli.render.console import Paragraph
+    from streaming.cli.render.place import show_advice
 
     console.print(_heading(each, decision, line))
     for kind in ("reasons", "warnings"):
         for reason in decision[kind]:
             console.print(Paragraph(f"  {_sentence(reason['message'])}"))
-    if each.advice:
-        console.print("  What would let it be placed (each has been tried):")
-        for advice in each.advice:
-            console.print(Paragraph(f"    - {advice.message}"))
+    show_advice(console, [advice.message for advice in each.advice])
     lines = [absent.reason for absent in each.unplaced]
     for shard in each.shards:
         lines += _lines(shard)

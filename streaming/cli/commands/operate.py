@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
         "  placer drain /eu/az1 --hash 35d5856802a3b143af0271de3e1ce657 --watch\n\n"
     )
     app.command("drain", rich_help_panel=_PANEL, epilog=examples + _ENDS)(drain)
-    for command in (undrain, maintenance, cordon, uncordon, approve, cancel, rebalance):
+    for command in _PLAIN:
         app.command(rich_help_panel=_PANEL, epilog=_ENDS)(command)
     hold.command("override", epilog=_ENDS)(override)
     app.add_typer(hold, rich_help_panel=_PANEL)
@@ -144,6 +144,18 @@ def cancel(
     options.send(settings, CancelMove, target=move)
 
 
+@with_options(options=RequestOptions, settings=connection_options)
+def confirm(
+    shard: Annotated[str, typer.Argument(metavar="STREAM/SHARD", help="Subject of the alert.")],
+    options: RequestOptions,
+    settings: "Settings",
+) -> None:
+    """Count the reported load of a shard that is held back (alert LOAD_SUSPECTED)."""
+    from schemas.requests import ConfirmLoad
+
+    options.send(settings, ConfirmLoad, target=shard)
+
+
 @with_options(agreement=AgreementOptions, options=RequestOptions, settings=connection_options)
 def override(
     target: Annotated[
@@ -165,6 +177,10 @@ def rebalance(agreement: AgreementOptions, options: RequestOptions, settings: "S
     from schemas.requests import Rebalance
 
     options.send(settings, Rebalance, agreement, target="fleet")
+
+
+# Commands without an example of their own.
+_PLAIN = (undrain, maintenance, cordon, uncordon, approve, cancel, confirm, rebalance)
 
 
 def _is_drained(settings: "Settings", target: str) -> bool:

@@ -15,7 +15,14 @@ from streaming.cli.documents import (
     read_assignments,
     read_text,
 )
-from streaming.cli.options import FailOn, FailOnOption, Output, PluginOption, StrictOption
+from streaming.cli.options import (
+    FailOn,
+    FailOnOption,
+    Output,
+    PluginOption,
+    StrictOption,
+    parse_rate,
+)
 from streaming.cli.plan_options import (
     Add,
     Assigned,
@@ -30,6 +37,7 @@ from streaming.cli.plan_options import (
     PhaseOption,
     PlanOutput,
     PlanOutputOption,
+    Rate,
     Rollback,
     Save,
     Squash,
@@ -55,6 +63,8 @@ def register(app: typer.Typer) -> None:
         "  placer plan cluster.yaml --drain n1 --output json | jq '.moves[]'\n\n"
         "  placer plan cluster.yaml --until-balanced --max-moves 20    "
         "[dim]# wave by wave to the end[/dim]\n\n"
+        "  placer plan deploy/examples/disks.yaml --drain n5 --rate 50MB    "
+        "[dim]# bytes, links, and how long[/dim]\n\n"
         "  placer plan deploy/examples/brokers.yaml --rf 2 --output kafka --rollback back.json "
         "> go.json    [dim]# for kafka-reassign-partitions[/dim]\n\n"
         "  placer plan deploy/examples/brokers.yaml --drain 2 --until-balanced --output-dir waves"
@@ -80,6 +90,7 @@ def plan(
     rf: Factors = None,
     assignments: Assigned = None,
     until_balanced: UntilBalanced = False,
+    rate: Rate = None,
     output: PlanOutputOption = PlanOutput.TEXT,
     output_dir: OutputDir = None,
     squash: Squash = False,
@@ -93,7 +104,7 @@ def plan(
 ) -> None:
     """Show the moves that repair a cluster or even it out; nothing is carried out."""
     if verify is not None:
-        other = lose or drain or add or rf or assignments or until_balanced
+        other = lose or drain or add or rf or assignments or until_balanced or rate
         bounded = phase is not Phase.ALL or max_moves is not None or max_moves_per_node is not None
         if other or bounded or rollback or save or expect or fail_on or output_dir or squash:
             message = "the saved plan holds the options it was made with: leave out all others"
@@ -126,7 +137,7 @@ def plan(
         read_assignments(assignments),
     )
     bounds = (max_moves, max_moves_per_node, until_balanced)
-    wanted = PlanOptions(PlanPhase(phase), *bounds, what_if)
+    wanted = PlanOptions(PlanPhase(phase), *bounds, what_if, parse_rate(rate, "--rate"))
     files = _Files(save, rollback, output_dir, expect, wanted, squash=squash)
     if output is PlanOutput.KAFKA and output_dir is None:
         files.refuse_waves = True
@@ -198,6 +209,7 @@ class _Files:
             message += "save a plan with --save, and --verify lists what has changed since"
             raise typer.BadParameter(message, param_hint="--expect")
         texts: dict[Path, str] = {}
+        self._check_rate(answer)
         if self.refuse_waves:
             self._refuse_waves(answer)
         if self._directory is not None:
@@ -264,6 +276,12 @@ class _Files:
             message += "with --squash"
             raise typer.BadParameter(message, param_hint="--output kafka")
 
+    def _check_rate(self, answer: "PlanResult") -> None:
+        if self._wanted.rate is not None and not answer.counts_bytes:
+            message = "the file does not say how large shards are: it needs resources with "
+            message += "disk_bytes, and loads or expected_load of the streams"
+            raise typer.BadParameter(message, param_hint="--rate")
+
     def _check_directory(self, directory: Path, answer: "PlanResult") -> dict[Path, str]:
         """The texts for the directory, in which no others may lie."""
         from streaming.offline import ReassignmentFilesRefused, refuse_foreign_files
@@ -311,10 +329,11 @@ def _parse_factor(text: str) -> tuple[str | None, int]:
 
 def _read_nodes(file: str, strict: bool) -> tuple["ClusterNode", ...]:
     """The nodes of another cluster file, which are to join."""
+    from schemas.cluster import parse_joining
     from streaming.offline import DocumentFault, parse_documents
 
     nodes: list[ClusterNode] = []
-    for each in parse_documents(read_text(file)):
+    for each in parse_documents(read_text(file), parse_joining):
         document = check_unknown_fields(each, file, strict=strict)
         if isinstance(document, DocumentFault):
             raise typer.BadParameter(f"{file}: {document.message}", param_hint="--add")

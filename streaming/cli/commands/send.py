@@ -39,6 +39,10 @@ Incarnation = Annotated[
         "--incarnation", help="Incarnation of the node's process; a restart begins another."
     ),
 ]
+Uid = Annotated[
+    str | None,
+    typer.Option("--uid", help="The stream's uid, which no other stream of its name has."),
+]
 Sequence = Annotated[
     int | None,
     typer.Option(
@@ -216,6 +220,7 @@ def stream(
         bool, typer.Option("--alter", help="Change a stream; what is not given stays as it is.")
     ] = False,
     drop: Annotated[bool, typer.Option("--drop", help="Drop a stream and its replicas.")] = False,
+    uid: Uid = None,
     sequence: Sequence = None,
 ) -> None:
     """Ask for a new stream, change one, or drop it, without waiting. The answer appears on the
@@ -224,7 +229,7 @@ def stream(
         raise typer.BadParameter("--policies and --policy exclude each other")
     given: dict[str, Any] = {"shards": shards, "replication_factor": rf}
     given |= {"placement_policies": policies, "policy": parse_mapping(policy)}
-    fields: dict[str, Any] = {"stream": name, "sequence": _sequence(sequence)}
+    fields: dict[str, Any] = {"stream": name, "sequence": _sequence(sequence), "uid": uid}
     if drop:
         if alter or any(value is not None for value in given.values()):
             raise typer.BadParameter("--drop takes no option that describes a stream")
@@ -276,6 +281,7 @@ def ack(
         int | None,
         typer.Option("--bytes-total", min=0, help="Bytes of the copy. [dim]progressed[/dim]"),
     ] = None,
+    uid: Uid = None,
 ) -> None:
     """Acknowledge a move, as its executor does, or say that a replica is lost on --node."""
     if what not in ACKS:
@@ -284,20 +290,64 @@ def ack(
         raise typer.BadParameter("--move: name the move")
     if what != "progressed" and (bytes_done is not None or bytes_total is not None):
         raise typer.BadParameter("--bytes-done and --bytes-total are of progressed only")
-    stream_name, _, number = shard.rpartition("/")
-    if not stream_name or not number.isdecimal():
-        raise typer.BadParameter(f"--shard: expected STREAM/N, e.g. orders/0, got {shard!r}")
+    stream_name, number = _shard(shard, "--shard")
     fields = {
         "move_id": move,
         "stream": stream_name,
-        "shard": int(number),
+        "shard": number,
         "node_id": node_id,
         "reason": reason,
         "bytes_done": bytes_done,
         "bytes_total": bytes_total,
+        "uid": uid,
     }
-    key = f"{stream_name}/{int(number)}"
-    _send("acks.v1", ACKS[what], key, fields, settings)
+    _send("acks.v1", ACKS[what], f"{stream_name}/{number}", fields, settings)
+
+
+@app.command()
+@with_options(settings=connection_options)
+def observation(
+    settings: "Settings",
+    shard: Annotated[str, typer.Argument(metavar="STREAM/N", help="The shard that was looked at.")],
+    epoch: Annotated[
+        int, typer.Option("--epoch", min=0, help="Epoch of the assignment that was carried out.")
+    ],
+    replicas: Annotated[
+        str,
+        typer.Option("--replicas", metavar="NODE,...", help="Nodes with a replica, leader first."),
+    ],
+    leader: Annotated[str | None, typer.Option("--leader", help="The node that leads now.")] = None,
+    in_sync: Annotated[
+        str | None,
+        typer.Option("--in-sync", metavar="NODE,...", help="Nodes with a complete replica."),
+    ] = None,
+    uid: Uid = None,
+) -> None:
+    """Report where the replicas of a shard are now, as its executor does; the record follows."""
+    stream_name, number = _shard(shard, "STREAM/N")
+    fields = {
+        "stream": stream_name,
+        "shard": number,
+        "epoch": epoch,
+        "replicas": _names(replicas),
+        "leader": leader,
+        "in_sync": None if in_sync is None else _names(in_sync),
+        "uid": uid,
+    }
+    _send("acks.v1", "ReplicasObserved", f"{stream_name}/{number}", fields, settings)
+
+
+def _shard(given: str, option: str) -> tuple[str, int]:
+    """Read STREAM/N."""
+    stream_name, _, number = given.rpartition("/")
+    if not stream_name or not number.isdecimal():
+        raise typer.BadParameter(f"{option}: expected STREAM/N, e.g. orders/0, got {given!r}")
+    return stream_name, int(number)
+
+
+def _names(given: str) -> list[str]:
+    """Read names separated by commas; empty text names none."""
+    return [name.strip() for name in given.split(",") if name.strip()]
 
 
 def _now_ms() -> int:

@@ -71,6 +71,7 @@ def fleet(
     from streaming.simulator import (
         Executor,
         Fleet,
+        LoadReporter,
         ScenarioRun,
         StreamCreator,
         World,
@@ -90,6 +91,9 @@ def fleet(
         Executor(address, topics, scenario.executor, **shared, serves=running.can_serve)
         if with_executor
         else nullcontext() as acts,
+        nullcontext()
+        if scenario.loads is None
+        else LoadReporter(address, topics, scenario.loads, running, world, **shared),
     ):
         create = StreamCreator(address, topics, options)
         found = ScenarioRun(scenario, running, world, create, typer.echo, stop).play()
@@ -143,7 +147,7 @@ def _watch_topics(
     from streaming.brokers import CommittedReader
     from streaming.simulator import WATCHED_TOPICS, Watcher
 
-    if not scenario.streams and scenario.ends is None:
+    if not scenario.streams and scenario.ends is None and scenario.loads is None:
         return nullcontext()
     address, options = settings.kafka.bootstrap_servers, settings.resolved_kafka_options()
     return Watcher(

@@ -18,6 +18,8 @@ from streaming.cli.options import (
 from streaming.cli.render.console import text_console
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from streaming.settings import Settings
 
 EXIT_UNANSWERED = 1
@@ -30,6 +32,8 @@ def register(app: typer.Typer) -> None:
         epilog="[bold]Examples[/bold]\n\n"
         "  placer suggest --shards 12 --rf 3 --bootstrap 127.0.0.1:9092\n\n"
         "  placer suggest --shards 4 --rf 2 --nodes n1,n2,n5 --simple\n\n"
+        "  placer suggest --shards 4 --load disk_bytes=400GB    "
+        "[dim]# what would have to be added?[/dim]\n\n"
         "  placer suggest --rf 3 --policies node=exclusive --output json\n\n"
         "Exit code 1: it would be rejected, would wait or lack replicas.",
     )(suggest)
@@ -67,6 +71,16 @@ def suggest(
         str | None,
         typer.Option("--policies", metavar="TEXT", help="placement_policies.", show_default=False),
     ] = None,
+    load: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--load",
+            metavar="RESOURCE=AMOUNT",
+            help="What each shard is expected to use, such as disk_bytes=400GB; repeatable. "
+            "Without it the mean of the shards that are known.",
+            show_default=False,
+        ),
+    ] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Suggest where a new stream would be placed beside what is there; nothing is changed."""
@@ -82,25 +96,35 @@ def suggest(
     if policies is not None:
         asked["placement_policies"] = policies
     else:
-        asked["policy"] = _policy(policy, simple, settings.policy.default)
+        asked["policy"] = _policy(policy, simple)
+    enable_plugins(settings.policy.plugins)
+    with PublishedState(settings) as live:
+        if policies is None and asked["policy"] is None:
+            asked["policy"] = live.default_policy() or settings.policy.default
         if nodes is not None:
             named = [name.strip() for name in nodes.split(",")]
             asked["policy"] = {**asked["policy"], "nodes": named}
-    enable_plugins(settings.policy.plugins)
-    with PublishedState(settings) as live:
+        cluster = live.cluster()
+        if load:
+            asked["expected_load"] = dict(_parse_load(each, cluster.resources) for each in load)
         try:
-            answer, whole = suggest_placement(live.cluster(), asked)
+            answer, whole = suggest_placement(cluster, asked)
         except ValidationError as error:
             raise typer.BadParameter(error.errors()[0]["msg"]) from error
+    _print(answer, output)
+    raise typer.Exit(EXIT_UNANSWERED if whole.has_unanswered else 0)
+
+
+def _print(answer: dict[str, Any], output: Output) -> None:
     if output is Output.JSON:
         import orjson
 
         typer.echo(orjson.dumps(answer))
-    else:
-        from streaming.cli.render.place import show_decision
+        return
+    from streaming.cli.render.place import show_advice, show_decision
 
-        show_decision(text_console(), answer, None)
-    raise typer.Exit(EXIT_UNANSWERED if whole.has_unanswered else 0)
+    show_decision(text_console(), answer, None)
+    show_advice(text_console(), [each["message"] for each in answer.get("advice", ())])
 
 
 @with_options(settings=connection_options)
@@ -125,13 +149,30 @@ def export(
         typer.echo(cluster_text(body), nl=False)
 
 
-def _policy(text: str | None, simple: bool, default: dict[str, Any]) -> dict[str, Any]:
+def _parse_load(text: str, resources: "Collection[str]") -> tuple[str, int]:
+    """Read `disk_bytes=400GB`; a unit stands for powers of 1,000, `GiB` for those of 1,024."""
+    from pydantic import ByteSize, TypeAdapter, ValidationError
+
+    name, _, amount = text.partition("=")
+    if name not in resources:
+        known = ", ".join(resources) or "none"
+        message = f"'{name}' is no resource that the reconciler counts; it counts: {known}"
+        raise typer.BadParameter(message, param_hint="--load")
+    try:
+        return name, int(TypeAdapter(ByteSize).validate_python(amount))
+    except ValidationError as error:
+        message = f"'{text}' is not RESOURCE=AMOUNT, such as disk_bytes=400GB"
+        raise typer.BadParameter(message, param_hint="--load") from error
+
+
+def _policy(text: str | None, simple: bool) -> dict[str, Any] | None:
+    """Read the policy that is asked for; None for the reconciler's default."""
     import yaml
 
     if simple:
         return {"strategy": "simple"}
     if text is None:
-        return default
+        return None
     try:
         read = yaml.safe_load(text)
     except yaml.YAMLError as error:

@@ -5,6 +5,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from placement.wording import format_bytes
 from streaming.cli.render.console import tell, text_console
 from streaming.cli.times import duration_text
 
@@ -105,12 +106,7 @@ class ApplyScreen:
         if printed and printed[1] == stage and now - printed[0] < _LINE_INTERVAL_SECONDS:
             return
         self._printed = (now, stage)
-        copied = f"{bytes_text(progress.bytes_done)} of {bytes_text(progress.bytes_total)} copied"
+        copied = (
+            f"{format_bytes(progress.bytes_done)} of {format_bytes(progress.bytes_total)} copied"
+        )
         tell(", ".join(filter(None, (f"{wave}: {partitions}", copied, left))))
-
-
-def bytes_text(count: int) -> str:
-    """Write bytes for people, in powers of 1,000."""
-    from rich.filesize import decimal
-
-    return decimal(count)

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from placement.model import natural_key
-from placement.wording import format_count
+from placement.model import Code, natural_key
+from placement.wording import format_amount, format_count
 from streaming.cli.render.console import Paragraph, Table, shorten
 from streaming.cli.render.report import print_table, show_report
+from streaming.cli.render.utilisation import usage_of
 
 if TYPE_CHECKING:
     from placement.diagnosis import Copies
@@ -69,8 +70,9 @@ def show_check(console: Any, answer: "CheckResult") -> None:
     lost = {"status": ClusterNodeStatus.DEAD}
     nodes = [n.model_copy(update=lost) if n.id in answer.lost else n for n in cluster.nodes]
     hint = "folded; every node: --report --output json"
-    loads = (answer.loads,)
-    console.print(TopologyTree(nodes, loads, cluster.levels, lines_max=_TREE_LINES_MAX, hint=hint))
+    loads, used = (answer.loads,), usage_of([body.get("utilisation", {})])
+    levels, lines_max = cluster.levels, _TREE_LINES_MAX
+    console.print(TopologyTree(nodes, loads, levels, usage=used, lines_max=lines_max, hint=hint))
 
 
 def _show_totals(console: Any, body: Mapping[str, Any]) -> None:
@@ -179,10 +181,17 @@ def _row(name: str, alike: Sequence[Mapping[str, Any]]) -> tuple[Any, ...]:
         f"{name}/{shorten(numbers, _SHARDS_NAMED_MAX, ',')}" if numbers else name,
         first["rule"],
         first["domain"] or "-",
-        f"{first['count']} ({first['limit']})",
+        f"{_figure(first, 'count')} ({_figure(first, 'limit')})",
         Text(first["class"], _CLASS_STYLES[first["class"]]),
         first["reason"]["message"],
     )
+
+
+def _figure(violation: Mapping[str, Any], name: str) -> str:
+    """A count, or the amount of the resource that the rule names."""
+    if violation["reason"]["code"] not in (Code.OVER_CAPACITY, Code.UNBALANCED):
+        return str(violation[name])
+    return format_amount(violation[name], violation["rule"].rpartition(" ")[2])
 
 
 def _show_critical(

@@ -1,10 +1,12 @@
 """Shows the answer of `placer place` to people: the fleet and its streams, or a summary."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from placement.wording import format_count
 from streaming.cli.render.console import Paragraph, Table
+from streaming.cli.render.utilisation import usage_of
 
 if TYPE_CHECKING:
     from streaming.offline import Document, PlaceResult
@@ -31,7 +33,8 @@ def show_placement(console: Any, answer: "PlaceResult", streams: frozenset[str])
 
     cluster = answer.cluster
     if not streams:
-        console.print(topology_tree(cluster.nodes, loads(answer), cluster.levels))
+        used = usage_of([answer.utilisation() or {}])
+        console.print(topology_tree(cluster.nodes, loads(answer), cluster.levels, used))
     left, hidden, first = _ROWS_SHOWN_MAX, 0, bool(streams)
     for index, decision in enumerate(answer.decisions):
         if streams and decision.stream not in streams:
@@ -70,7 +73,12 @@ def show_summary(console: Any, answer: "PlaceResult") -> None:
     hint = "folded; every node: placer place without --summary"
     console.print(
         TopologyTree(
-            cluster.nodes, (loads(answer),), cluster.levels, lines_max=_TREE_LINES_MAX, hint=hint
+            cluster.nodes,
+            (loads(answer),),
+            cluster.levels,
+            usage=usage_of([answer.utilisation() or {}]),
+            lines_max=_TREE_LINES_MAX,
+            hint=hint,
         )
     )
     lacking = [each for each in totals["decisions"] if each["outcome"] != "placed"]
@@ -88,7 +96,8 @@ def summary(answer: "PlaceResult") -> dict[str, Any]:
     led = table.leaders(topology.size)[topology.eligible].tolist() or [0]
     decisions = [answer.answer(decision) for decision in answer.decisions]
     lists = [nodes for each in decisions for nodes in each["replicas"]]
-    return {
+    used = answer.utilisation()
+    body = {
         "streams": len(decisions),
         "outcomes": dict(Counter(str(each["outcome"]) for each in decisions)),
         "shards": sum(bool(nodes) for nodes in lists),
@@ -100,6 +109,7 @@ def summary(answer: "PlaceResult") -> dict[str, Any]:
         "leaders_max": max(led),
         "decisions": [{k: v for k, v in each.items() if k != "replicas"} for each in decisions],
     }
+    return body if used is None else body | {"utilisation": used}
 
 
 def line_of(document: "Document", index: int, decision: dict[str, Any]) -> int | None:
@@ -144,6 +154,14 @@ def show_decision(console: Any, decision: dict[str, Any], line: int | None) -> i
     if len(rows) > _SHARDS_SHOWN_MAX:
         console.print(f"  … and {len(rows) - _SHARDS_SHOWN_MAX} more rows", style="dim")
     return len(shown)
+
+
+def show_advice(console: Any, messages: Sequence[str]) -> None:
+    """What would let a stream be placed, a line each."""
+    if messages:
+        console.print("  What would let it be placed (each has been tried):")
+    for message in messages:
+        console.print(Paragraph(f"    - {message}"))
 
 
 def _rows(replicas: list[list[str]]) -> list[tuple[str, list[str]]]:

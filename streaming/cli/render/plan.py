@@ -1,10 +1,13 @@
 """Shows the answer of `placer plan` to people: the fleet, the moves, the rules still broken."""
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from placement.wording import format_count
-from streaming.cli.render.console import Paragraph, Table
+from placement.wording import format_bytes, format_count
+from streaming.cli.render.console import Paragraph, Table, shorten
+from streaming.cli.render.utilisation import peak_lines, usage_of
+from streaming.cli.times import duration_text
 
 if TYPE_CHECKING:
     from streaming.offline import PlanResult, ReassignmentFiles, VerifyResult
@@ -12,6 +15,8 @@ if TYPE_CHECKING:
 
 # A person looks at the first moves; programs take --output json.
 _MOVES_SHOWN_MAX = 60
+# Of many links the first fill a line.
+_LINKS_SHOWN_MAX = 4
 _STYLES = {"replace": "cyan", "add": "green", "remove": "red", "leader": "magenta"}
 
 
@@ -27,12 +32,16 @@ def show_plan(console: Any, answer: "PlanResult") -> None:
         console.print("nothing to move", style="green")
     else:
         loads = answer.loads(after=False), answer.loads(after=True)
-        console.print(change_tree(answer.nodes, *loads, levels))
+        used = [body["utilisation"], body["final"]["utilisation"]] if "utilisation" in body else []
+        usage = usage_of(used, body.get("peak"))
+        console.print(change_tree(answer.nodes, *loads, levels, usage))
         console.print()
         if "waves" in body:
             _show_waves(console, body["waves"])
         _show_moves(console, moves)
         console.print(_summary(body), style="dim")
+        for line in (*_traffic(body["traffic"]), *peak_lines(body.get("peak", {}))):
+            console.print(Paragraph(line), style="dim")
         console.print(f"impact {body['impact']['hash']}", style="dim")
     if "fixpoint" in body:
         _show_fixpoint(console, body["fixpoint"])
@@ -121,13 +130,32 @@ def _summary(body: dict[str, Any]) -> str:
     copies = format_count(traffic["copies"], "copy", "copies")
     crossing = f"{traffic['crossing']} of them from another {traffic['level']}"
     bound = f"at least {body['lower_bound']} needed"
+    if "bytes_lower_bound" in body:
+        bound += f", of {format_bytes(body['bytes_lower_bound'])}"
     return f"{format_count(moves, 'move')}: {copies}, {crossing}; {bound}"
 
 
+def _traffic(traffic: dict[str, Any]) -> Iterator[str]:
+    """Say how many bytes are copied, over which links, and how long that takes at a rate."""
+    if "bytes" not in traffic:
+        return
+    links = (f"{format_bytes(e['bytes'])} {e['from']} -> {e['to']}" for e in traffic["links"])
+    between = shorten([*links], _LINKS_SHOWN_MAX) or f"none to another {traffic['level']}"
+    yield f"{format_bytes(traffic['bytes'])} are copied: {between}"
+    if "seconds" in traffic:
+        rate = format_bytes(traffic["rate_bytes_per_second"])
+        took = duration_text(traffic["seconds"])
+        yield f"{took} where each node sends and receives {rate}/s"
+
+
 def _show_waves(console: Any, waves: list[dict[str, Any]]) -> None:
-    columns = ("wave", "moves", "copies", "crossing", "left waiting")
+    columns: tuple[str, ...] = ("wave", "moves", "copies", "crossing", "left waiting")
     names = ("wave", "moves", "copies", "crossing", "waiting")
     rows = [[wave[name] for name in names] for wave in waves[:_MOVES_SHOWN_MAX]]
+    for name, write in (("bytes", format_bytes), ("seconds", duration_text)):
+        if waves and name in waves[0]:
+            columns = (*columns, "time" if name == "seconds" else name)
+            rows = [[*row, write(wave[name])] for row, wave in zip(rows, waves, strict=False)]
     console.print(Table(columns, rows, right=columns))
     if len(waves) > _MOVES_SHOWN_MAX:
         console.print(f"  … and {len(waves) - _MOVES_SHOWN_MAX} more waves", style="dim")
@@ -144,7 +172,8 @@ def _show_moves(console: Any, moves: list[dict[str, Any]]) -> None:
     from rich.text import Text
 
     waves = ("wave",) if moves and "wave" in moves[0] else ()
-    columns = (*waves, "shard", "kind", "from", "to", "leads", "cause", "why")
+    sizes = ("bytes",) if any("bytes" in move for move in moves) else ()
+    columns = (*waves, "shard", "kind", "from", "to", "leads", *sizes, "cause", "why")
     rows = [
         (
             *(move[name] for name in waves),
@@ -153,11 +182,13 @@ def _show_moves(console: Any, moves: list[dict[str, Any]]) -> None:
             move["remove"] or "-",
             move["add"] or "-",
             move.get("leader", ""),
+            *(format_bytes(move["bytes"]) if "bytes" in move else "" for _ in sizes),
             move["cause"],
             move["reason"]["message"],
         )
         for move in moves[:_MOVES_SHOWN_MAX]
     ]
-    console.print(Table(columns, rows, right=waves, first_left_out=("leads", "cause", "kind")))
+    left_out = ("leads", "cause", "kind")
+    console.print(Table(columns, rows, right=(*waves, *sizes), first_left_out=left_out))
     if len(moves) > _MOVES_SHOWN_MAX:
         console.print(f"  … and {len(moves) - _MOVES_SHOWN_MAX} more moves", style="dim")

@@ -197,7 +197,7 @@ def _decision(value: Mapping[str, Any]) -> tuple[str, str]:
 
 def _move(value: Mapping[str, Any]) -> tuple[str, str]:
     shard = f"{value.get('stream')}/{value.get('shard')}"
-    way = f"{value.get('remove') or '·'} -> {value.get('add') or '·'}"
+    way = f"{value.get('remove') or '·'} -> {value.get('add') or value.get('leader') or '·'}"
     why = [str(value.get("cause", "")), str((value.get("reason") or {}).get("code", ""))]
     return str(value.get("state", "")), _join([shard, way, *why])
 

@@ -15,7 +15,14 @@ def show_report(console: Any, report: dict[str, Any]) -> None:
     names = ("node", "location", "status", "replicas", "leaders")
     rows = [tuple(str(each[name] or "-") for name in names[:3]) for each in report["servers"]]
     counts = [(str(each["replicas"]), str(each["leaders"])) for each in report["servers"]]
-    print_table(console, names, [(*row, *count) for row, count in zip(rows, counts, strict=True)])
+    shares = [each.get("utilisation", {}) for each in report["servers"]]
+    used = [
+        tuple("-" if share is None else f"{share:.1%}" for share in each.values())
+        for each in shares
+    ]
+    cells = zip(rows, counts, used, strict=True)
+    rows = [(*row, *count, *share) for row, count, share in cells]
+    print_table(console, (*names, *(shares[0] if shares else ())), rows)
     console.print("\nStreams over all nodes", style="bold")
     rows = [
         (each["stream"], each["range"] or "-", str(each["skew"]), str(each["replicas"]))

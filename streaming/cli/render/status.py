@@ -126,10 +126,23 @@ def _health_fields(found: "CellStatus", body: Mapping[str, Any]) -> Iterator[Fie
     yield "nodes", _counts(body["conditions"])
     yield from (("", line) for line in _notes_on_nodes(body, found.at_ms))
     yield "streams", _counts(body["streams"])
+    yield from _unjudged(body["unjudged"])
+    for each in body["awaited"][:_NAMED_MAX]:
+        yield "", Text(f"being adopted: {each['message']}")
     if body["violations"]:
         yield "violations", _counts(body["violations"])
         if "unfixable" in body["violations"]:
             yield "", Text("why: placer violations --where class=unfixable", "dim")
+
+
+def _unjudged(streams: Mapping[str, str]) -> Iterator[Field]:
+    """Name the streams that are not in the health above."""
+    from rich.text import Text
+
+    for name, reason in [*streams.items()][:_NAMED_MAX]:
+        yield "", Text(f"{name} could not be judged: {reason}", "yellow")
+    if len(streams) > _NAMED_MAX:
+        yield "", Text(f"… and {len(streams) - _NAMED_MAX} more that could not be judged", "yellow")
 
 
 def _work_fields(found: "CellStatus", body: Mapping[str, Any]) -> Iterator[Field]:

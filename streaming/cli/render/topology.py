@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from placement.wording import format_count
 from streaming.cli.render.location_tree import UP, Branch, FoldedTree, build_tree, fold_tree
+from streaming.cli.render.utilisation import Usage
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -29,8 +30,9 @@ class TopologyTree:
 
     `loads`: replicas by node id, now and, if given, as they will be; `leaders`: of them those that
     lead, where these are to be shown; `conditions`: words for nodes of which the status does not
-    say all. `path`: only what stands in this domain. `depth`: so many levels below the root.
-    `lines_max`: as many levels as fit so many lines; None: all. `hint`: what shows more.
+    say all; `usage`: words for what nodes and domains bear. `path`: only what stands in this
+    domain. `depth`: so many levels below the root. `lines_max`: as many levels as fit so many
+    lines; None: all. `hint`: what shows more.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class TopologyTree:
         *,
         leaders: Mapping[str, int] | None = None,
         conditions: Mapping[str, str] | None = None,
+        usage: Usage | None = None,
         path: str = "",
         depth: int | None = None,
         lines_max: int | None = None,
@@ -48,6 +51,7 @@ class TopologyTree:
     ) -> None:
         self._root = build_tree(nodes, loads, leaders or {}, path)
         self._levels, self._hint, self._conditions = levels, hint, conditions or {}
+        self._usage = usage or Usage()
         self._shows_leaders = leaders is not None
         self._depth, self._lines_max = depth, lines_max
         self._most: defaultdict[int, int] = defaultdict(lambda: 1)
@@ -67,7 +71,8 @@ class TopologyTree:
 
         tree = fold_tree(self._root, self._lines_max, self._depth)
         rows = list(self._rows(tree, self._root, ""))
-        bar_width = self._bar_width(rows, width)
+        left_out = self._leave_usage_out(rows, width)
+        bar_width = max(min(self._room_for_bars(rows, width), _BAR_WIDTH), _BAR_WIDTH_MIN)
         tiers = "/" + "/".join(self._levels)
         lines = [Text(self._root.path or tiers, "dim" if self._levels else "")]
         for strokes, branch, closed in rows:
@@ -75,8 +80,8 @@ class TopologyTree:
             lines.append(Text.assemble((strokes, "dim"), label))
             if closed is not None:
                 lines[-1].append_text(_concern_text(closed))
-        if tree.has_hidden and self._hint:
-            lines.append(Text(self._hint, "dim"))
+        hints = [self._hint] if tree.has_hidden and self._hint else []
+        lines += [Text(hint, "dim") for hint in (*hints, *left_out)]
         for line in lines:
             line.no_wrap, line.overflow = True, "ignore"
         return lines
@@ -103,18 +108,28 @@ class TopologyTree:
             yield strokes, each, closed
             yield from self._rows(tree, each, before + ("    " if last else "│   "))
 
-    def _bar_width(
+    def _leave_usage_out(
+        self, rows: Sequence[tuple[str, Branch | str, Branch | None]], width: int
+    ) -> list[str]:
+        """Leave out what nodes bear where the lines are too long for it; say so."""
+        if not (self._usage.nodes or self._usage.domains):
+            return []
+        if self._room_for_bars(rows, width) >= _BAR_WIDTH_MIN:
+            return []
+        self._usage = Usage()
+        return ["not shown: utilisation (--output json)"]
+
+    def _room_for_bars(
         self, rows: Sequence[tuple[str, Branch | str, Branch | None]], width: int
     ) -> int:
-        """Return the length of bars with which the longest line still fits, if any does."""
+        """Return the length of bars with which the longest line fits, too short if none does."""
         longest = 0
         for strokes, branch, closed in rows:
             if isinstance(branch, Branch):
                 rest = _concern_text(closed).cell_len if closed else 0
                 longest = max(longest, len(strokes) + self._label(branch, 0).cell_len + rest)
         # Each bar has a blank behind it.
-        room = (width - longest) // self._figures - 1
-        return max(min(room, _BAR_WIDTH), _BAR_WIDTH_MIN)
+        return (width - longest) // self._figures - 1
 
     def _label(self, branch: Branch, bar_width: int) -> Any:
         from rich.text import Text
@@ -129,19 +144,25 @@ class TopologyTree:
         if self._shows_leaders:
             label.append(f" ({branch.leaders} lead)", "dim")
         if node is not None:
-            said = self._conditions.get(node.id, str(node.status))
-            label.append("" if said == UP else f" {said}", _style(str(node.status)))
+            status = self._conditions.get(node.id, str(node.status))
+            label.append("" if status == UP else f" {status}", _style(str(node.status)))
         else:
             share = f"{branch.replicas[-1] / branch.weight:.1f} per weight"
             label.append(f" on {format_count(branch.nodes, 'node')}, {share}", "dim")
+        used = self._usage
+        said = used.domains.get(branch.path) if node is None else used.nodes.get(node.id)
+        label.append(f", {said}" if said else "", "dim")
         return label
 
 
 def topology_tree(
-    nodes: Sequence["ClusterNode"], loads: Mapping[str, int], levels: Sequence[str] = ()
+    nodes: Sequence["ClusterNode"],
+    loads: Mapping[str, int],
+    levels: Sequence[str] = (),
+    usage: Usage | None = None,
 ) -> TopologyTree:
     """The tree of a cluster file. `loads`: replicas by node id; `levels`: names of the tiers."""
-    return _build_file_tree(nodes, (loads,), levels)
+    return _build_file_tree(nodes, (loads,), levels, usage)
 
 
 def change_tree(
@@ -149,17 +170,21 @@ def change_tree(
     before: Mapping[str, int],
     after: Mapping[str, int],
     levels: Sequence[str] = (),
+    usage: Usage | None = None,
 ) -> TopologyTree:
     """Draw the tree with two bars: the present and the planned load of each domain and node."""
-    return _build_file_tree(nodes, (before, after), levels)
+    return _build_file_tree(nodes, (before, after), levels, usage)
 
 
 def _build_file_tree(
-    nodes: Sequence["ClusterNode"], loads: Sequence[Mapping[str, int]], levels: Sequence[str]
+    nodes: Sequence["ClusterNode"],
+    loads: Sequence[Mapping[str, int]],
+    levels: Sequence[str],
+    usage: Usage | None,
 ) -> TopologyTree:
     deepest = max((_depth(node) for node in nodes), default=0)
     depth = deepest if len(nodes) > NODES_SHOWN_MAX and deepest else None
-    return TopologyTree(nodes, loads, levels, depth=depth)
+    return TopologyTree(nodes, loads, levels, usage=usage, depth=depth)
 
 
 def _depth(node: "ClusterNode") -> int:

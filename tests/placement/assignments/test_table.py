@@ -20,6 +20,8 @@ from tests.builders.drawn import examples
 
 # Enough to outgrow the columns (256 entries at first) and the slot lists of a node (8 at first).
 STREAMS = st.tuples(st.integers(1, 60), st.integers(1, 5))
+LED = (False, True)
+LOAD = st.none() | st.integers(0, 1_000)
 NODES = st.one_of(st.integers(0, 4), st.integers(250, 600))
 
 
@@ -28,8 +30,10 @@ class TableAgainstDict(RuleBasedStateMachine):
 
     @initialize(stream=STREAMS)
     def begin(self, stream: tuple[int, int]) -> None:
-        self.table = AssignmentTable()
+        self.table = AssignmentTable(led=LED)
         self.model: dict[tuple[int, int, int], int] = {}
+        self.loads: dict[tuple[int, int], tuple[int | None, ...]] = {}
+        self.mean = (0, 0)
         self.extents: dict[int, list[int]] = {}
         self.nodes = 1
         self.streams = 0
@@ -83,6 +87,7 @@ class TableAgainstDict(RuleBasedStateMachine):
         self.table.drop_stream(stream)
         assert not self.table.shards_of(stream)
         del self.extents[stream]
+        self.loads = {key: load for key, load in self.loads.items() if key[0] != stream}
         self.model = {key: node for key, node in self.model.items() if key[0] != stream}
 
     def fit(self) -> None:
@@ -129,6 +134,45 @@ class TableAgainstDict(RuleBasedStateMachine):
         self.table.swap(self.shard(stream, number), one, other)
         first, second = (stream, number, one), (stream, number, other)
         self.model[first], self.model[second] = self.model[second], self.model[first]
+
+    @rule(data=st.data(), one=LOAD, other=LOAD, shards=st.integers(1, 9))
+    def change_loads(
+        self, data: st.DataObject, one: int | None, other: int | None, shards: int
+    ) -> None:
+        """None stands for a load that is not known, which is the mean."""
+        known = sorted({key[:2] for key in self.model})
+        changed = data.draw(st.lists(st.sampled_from(known), max_size=shards, unique=True))
+        loads = np.array([[one or 0], [other or 0]]).repeat(len(changed), axis=1)
+        unknown = np.array([[one is None], [other is None]]).repeat(len(changed), axis=1)
+        shard = np.array([self.shard(*key) for key in changed], np.int64)
+        self.table.change_loads(shard, loads, unknown.astype(np.int64))
+        self.loads |= dict.fromkeys(changed, (one, other))
+
+    @rule(one=st.integers(0, 9), other=st.integers(0, 9))
+    def change_mean(self, one: int, other: int) -> None:
+        assert self.table.loads is not None
+        self.table.loads.mean = np.array([one, other])
+        self.mean = one, other
+
+    def load_of(self, stream: int, number: int) -> list[int]:
+        known = self.loads.get((stream, number), (None, None))
+        pairs = zip(known, self.mean, strict=True)
+        return [mean if load is None else load for load, mean in pairs]
+
+    @invariant()
+    def loads_agree(self) -> None:
+        columns = self.table.loads
+        assert columns is not None
+        sums = np.zeros((2, self.nodes), np.int64)
+        for (stream, number, slot), node in self.model.items():
+            if node != EMPTY:
+                borne = [slot == 0 or not led for led in LED]
+                sums[:, node] += np.array(self.load_of(stream, number)) * borne
+        assert columns.on_nodes(self.nodes).tolist() == sums.tolist()
+        assert columns.on_node(self.nodes - 1).tolist() == sums[:, -1].tolist()
+        for stream, number in {key[:2] for key in self.model}:
+            shard = self.shard(stream, number)
+            assert columns.of_shard(shard).tolist() == self.load_of(stream, number)
 
     @invariant()
     def agrees(self) -> None:

@@ -4,6 +4,8 @@ Goal: a drain or maintenance that would take too much is refused with the shards
 Method: tables of shards and of nodes that are to go; once through a running reconciler's state.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from placement.assignments import EMPTY
@@ -151,3 +153,33 @@ def test_a_copy_under_way_is_none_yet():
         away = [index[name] for name in gone]
         found = exposed_shards(state.topology, affected_shards(state, away), away)
         assert [each.left for each in found] == left
+
+
+def test_a_copy_out_of_sync_counts_for_no_quorum():
+    topology = fleet("n1 n2 n3 n4!")
+    whole = shard(topology, "n1 n2 n3")
+    assert exposed_shards(topology, [whole], [0]) == ()
+    behind = replace(whole, out_of_sync=frozenset([2]))
+    found = exposed_shards(topology, [behind], [0])
+    assert found == (ExposedShard("s", 0, 2, 1, 2, ("n3",)),)
+    reason = exposure_reason(found, "without n1")
+    assert reason is not None
+    assert (reason.code, reason.need, reason.have) == (Code.QUORUM_BROKEN, 2, 1)
+    assert reason.message == (
+        "without n1, there would be no quorum for s/0; "
+        "s/0 has 2 copies in sync, 1 would be left, its quorum is 2; not in sync: n3"
+    )
+    # The copy that is behind may go, and one that is on a dead node is gone anyway.
+    assert exposed_shards(topology, [behind], [2]) == ()
+    dead = replace(shard(topology, "n1 n4 n3"), out_of_sync=frozenset([3]))
+    assert exposed_shards(topology, [dead], [0]) == (ExposedShard("s", 0, 2, 1, 2),)
+
+
+def test_the_last_copy_in_sync_is_named():
+    topology = fleet("n1 n2 n3")
+    behind = replace(shard(topology, "n1 n2 n3"), out_of_sync=frozenset([1, 2]))
+    reason = exposure_reason(exposed_shards(topology, [behind], [0]), "without n1")
+    assert reason is not None
+    assert reason.code is Code.LAST_COPY
+    assert "no copy in sync would be left of s/0" in reason.message
+    assert "s/0 has 1 copy in sync, 0 would be left" in reason.message

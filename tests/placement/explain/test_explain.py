@@ -7,7 +7,7 @@ from unittest.mock import DEFAULT, Mock
 import pytest
 
 from placement.allocator import View
-from placement.explain import Explainer, advise, remedies
+from placement.explain import Explainer, advise, trial
 from placement.explain.explainer import ONLY_NODE
 from placement.model import (
     AdministrativeState,
@@ -210,7 +210,7 @@ def test_an_exception_in_a_trial_leaves_the_fleet_as_it_was(monkeypatch, tries):
     state = fleet("n1 /eu/a", "n2 /eu/b dead", "n3 /eu/c draining")
     spec, policy, _, _ = placed(state, {"rules": [{"at_most": 1, "per": "az"}]})
     answers = Mock(wraps=place, side_effect=[DEFAULT] * tries + [RuntimeError])
-    monkeypatch.setattr(remedies, "place", answers)
+    monkeypatch.setattr(trial, "place", answers)
     known = state.topology
     before = deepcopy((known.ids, known.liveness, known.administrative, known.domains))
     with pytest.raises(RuntimeError):

@@ -1,5 +1,7 @@
 """Flapping: when a node is held down, for how long, and how that survives a restart."""
 
+from dataclasses import replace
+
 import pytest
 
 from placement.liveness import (
@@ -12,6 +14,7 @@ from placement.liveness import (
     Statement,
     Tick,
     Timers,
+    Unregistration,
     Verdict,
 )
 from placement.model import (
@@ -95,6 +98,68 @@ def verdicts_of(table: LivenessTable, first: int, said: dict[int, str]) -> list[
         [each for each in records if isinstance(each, Tick)],
     )
     return table.apply(log)
+
+
+def lives_of(table: LivenessTable, restarts: int, away: int, gone: bool) -> list[Verdict]:
+    """A node's process lives for ten seconds, is away for `away` ms, and comes as another life.
+
+    `gone`: it unregisters when it ends; the last life goes on.
+    """
+    statements, ticks, at = list[Statement](), list[Tick](), 500
+    for life in range(restarts + 1):
+        name, end = f"life-{life}", at + 10_000
+        said = Registration(NodeAttributes())
+        statements.append(Statement(0, at, at, "n1", name, 1, said, "h"))
+        for sequence, beat in enumerate(range(at + 1_000, end, 1_000), 2):
+            statements.append(Statement(0, beat, beat, "n1", name, sequence, said, "h"))
+        if gone and life < restarts:
+            statements.append(Statement(0, end, end, "n1", name, 99, Unregistration(), "h"))
+        at = end + away
+    at -= away + 500
+    for second in range(1_000, at, 1_000):
+        ticks.append(Tick(0, second, second))
+    offsets = {id(each): n for n, each in enumerate(sorted([*statements, *ticks], key=_at))}
+    log = PartitionLog(
+        0,
+        0,
+        at,
+        at,
+        Heartbeats.of([]),
+        [replace(each, offset=offsets[id(each)]) for each in statements],
+        [replace(each, offset=offsets[id(each)]) for each in ticks],
+    )
+    return table.apply(log)
+
+
+def _at(record: Statement | Tick) -> int:
+    return record.at
+
+
+@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize(("away", "held"), [(3_000, False), (6_000, True)])
+def test_restarts_of_a_rolling_upgrade_hold_no_node_down(away: int, gone: bool, held: bool) -> None:
+    """Four in a minute, each by a new life before the node is dead; later it is a loss."""
+    timers = Timers(2_000, 4_000, FlapPolicy(), incarnation_grace_ms=1_000)
+    found = lives_of(LivenessTable(timers), 4, away, gone)
+    assert sum(v.liveness is Liveness.UP and v.flaps is not None for v in found) == 4
+    assert any(v.flaps is not None and v.flaps.is_held_down for v in found) is (held and not gone)
+
+
+def test_a_process_that_crashes_again_and_again_is_held_down() -> None:
+    timers = Timers(2_000, 4_000, FlapPolicy(), incarnation_grace_ms=1_000)
+    found = lives_of(LivenessTable(timers), 5, 3_000, False)
+    assert any(v.flaps is not None and v.flaps.is_held_down for v in found)
+
+
+@pytest.mark.parametrize("ended", [Liveness.SUSPECT, Liveness.UNREGISTERED])
+def test_a_restart_is_one_change(ended: Liveness) -> None:
+    flaps = FlapHistory()
+    for at in range(0, 40, 10):
+        flaps = flaps.with_transition(at, ended, RULE).with_restart(at + 5, RULE)
+        assert not flaps.is_held_down
+    assert [each.at for each in flaps.transitions] == [5, 15, 25, 35]
+    assert flaps.with_transition(40, ended, RULE).is_held_down
+    assert FlapHistory().with_restart(1, RULE).transitions == (Transition(1, Liveness.UP),)
 
 
 def told(verdicts: list[Verdict]) -> list[tuple[int, str, bool | None]]:

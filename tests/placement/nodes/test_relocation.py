@@ -80,4 +80,4 @@ def facts(state: ReadModel) -> tuple[object, ...]:
     flags = [column.tolist() for column in columns]
     replicas = {index: rows.tolist() for index, rows in table.streams()}
     known = (nodes, conditions, topology.domains, domains, flags, replicas)
-    return deepcopy(known), dict(state.nodes), str(state.publisher.digest)
+    return deepcopy(known), dict(state.nodes), str(state.publisher.current_digest())

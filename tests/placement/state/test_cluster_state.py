@@ -80,7 +80,7 @@ def test_nothing_is_left_of_what_is_forgotten() -> None:
     state.memory.remember("fleet", "x", None)
     state.memory.remember("epochs", "highest", None)
     state.forget_node("n1")
-    assert str(state.publisher.digest) == str(empty.publisher.digest)
+    assert str(state.publisher.current_digest()) == str(empty.publisher.current_digest())
     assert (dict(state.streams), dict(state.memory), state.nodes) == ({}, {}, {})
     assert not state.domain_paths
 
@@ -99,9 +99,9 @@ def test_what_is_loaded_again_is_published_no_second_time() -> None:
     """What is remembered unchanged is no record of the batch."""
     state = ClusterState(Configuration())
     state.memory.load(Memory("fleet", "x", {"at": 1}, 7))
-    before = str(state.publisher.digest)
+    before = str(state.publisher.current_digest())
     state.begin(9)
     state.memory.remember("fleet", "x", {"at": 1})
     assert state.finish().empty
-    assert str(state.publisher.digest) == before
+    assert str(state.publisher.current_digest()) == before
     assert state.memory["fleet", "x"].at == 7

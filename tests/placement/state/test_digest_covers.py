@@ -31,6 +31,7 @@ from placement.model import (
     Reason,
     RefusedLife,
     Reporting,
+    ShardLoad,
     StreamSpec,
     Transition,
     Violation,
@@ -41,6 +42,7 @@ from placement.state.digest import (
     of_assignments,
     of_decision,
     of_extras,
+    of_load,
     of_memory,
     of_move,
     of_node,
@@ -58,6 +60,8 @@ LIVES = Lives(
     ("x", "y"),
 )
 # No field is None: every one of them can be changed.
+# Fields that came later are not in the records that the formula is pinned by.
+NAMED = replace(SPEC, uid="u1", adopt="observed", expected_load=(("disk_bytes", 5),))
 DECISION = Decision(
     "s", 1, 2, Outcome.PLACED, SPEC, "hash", "simple", 2, 1, (REASON,), (REASON,), 9, SPEC
 )
@@ -71,6 +75,9 @@ NODE = NodeView(
     Reporting(True, 3, "reported up"), "/c", Pending("/d", (("k", "w"),), "ih", "/e"), REASON,
     "inventory", LIVES,
 )  # fmt: skip
+SIZED = replace(ATTRIBUTES, capacities=(("disk_bytes", 5),))
+SIZED_LIFE = PendingLife("b", 2, "hash", 5, 6, SIZED, external=True)
+SIZED_NODE = replace(NODE, attributes=SIZED, lives=replace(LIVES, pending=SIZED_LIFE))
 VIOLATION = Violation(
     "s", 1, "at most 1", "required", 2, 1, ViolationClass.FIXABLE, REASON, 5, "rack", "/a"
 )
@@ -78,7 +85,7 @@ MEMORY = Memory("hold", "fleet", {"at": 1, "nodes": ["n1"]}, 5)
 ASSIGNMENT = Assignment("s", 1, 2, ("a", "b"), ("c",), ("b",), "m1", 9, ("replica", "cold"))
 
 # A rebuild does not read back when an assignment was decided: it is not kept by shard.
-LEFT_OUT = {("Assignment", "decided_at")}
+LEFT_OUT = {("Assignment", "decided_at"), ("Assignment", "uid")}
 
 
 def variants(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -133,12 +140,18 @@ def of_violation(record: Violation) -> int:
 @pytest.mark.parametrize(
     ("record", "hashed"),
     [
-        (DECISION, of_decision),
-        (MOVE._replace(renewed_at=10, bytes_done=11, bytes_total=12), of_move),
-        (NODE, of_node),
+        (replace(DECISION, spec=NAMED, requested=NAMED), of_decision),
+        (
+            MOVE._replace(
+                renewed_at=10, bytes_done=11, bytes_total=12, uid="u1", leader="n4", bytes=13
+            ),
+            of_move,
+        ),
+        (SIZED_NODE, of_node),
+        (ShardLoad("s", 1, (("disk_bytes", 5),), "n1", 7), of_load),
         (VIOLATION, of_violation),
         (MEMORY, of_memory),
-        (ASSIGNMENT, of_assignment),
+        (ASSIGNMENT._replace(uid="u1"), of_assignment),
     ],
     ids=lambda value: type(value).__name__ if not callable(value) else "",
 )

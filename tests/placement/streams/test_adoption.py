@@ -1,9 +1,20 @@
 """Adoption: what a stream brings stays; what is missing is placed as for any other stream.
 
 Goal: only living replicas are judged, as in diagnosis; a shard without any gets a leader that may
-lead; a stream that is to be colocated and is not says so.
+lead; a stream that is to be colocated and is not says so. One of any size is adopted by
+observations.
 """
 
+from placement.model import (
+    Configuration,
+    Liveness,
+    NodeAttributes,
+    NodeChanged,
+    Outcome,
+    ReplicasObserved,
+    StreamCreated,
+)
+from placement.reconciler import Reconciler
 from tests.builders.placements import ask, node, stream
 
 KUDU = {"strategy": "location_majority"}
@@ -35,3 +46,30 @@ def test_given_replicas_that_are_not_colocated_are_a_warning():
     assert warning.message == "the given replicas of shards 1 break the rule 'colocate slots'"
     whole = ask(nodes, stream(policy, 2, 3, replicas=[["n0", "n1"]]))["s"]
     assert (whole.outcome, whole.replicas) == ("placed", [["n0", "n1"]] * 3)
+
+
+def test_ten_thousand_shards_are_adopted_in_chunks():
+    """As many as fit into a record of 64 KiB; half of them before the others, in two batches."""
+    ids, shards, chunk = [f"broker-{n}" for n in range(30)], 10_000, 500
+    lists = [tuple(ids[(shard + n) % 30] for n in range(3)) for shard in range(shards)]
+    core = Reconciler(Configuration())
+    racks = [NodeAttributes(f"/r{n % 3}") for n in range(30)]
+    up = zip(ids, racks, strict=True)
+    core.apply([NodeChanged(0, name, "i", 1, Liveness.UP, rack) for name, rack in up], 0)
+    core.apply([StreamCreated(1, "big", 1, shards, 3, adopt="observed")], 1)
+    found = [
+        ReplicasObserved(2, "big", at, 0, lists[at], following=tuple(lists[at + 1 : at + chunk]))
+        for at in range(0, shards, chunk)
+    ]
+    ready = core.apply(found[1::2], 2)
+    stream = core.state.streams["big"]
+    (awaited,) = stream.decision.reasons
+    assert (awaited.need, awaited.have) == (10_000, 5_000)
+    assert len(ready.assignments) == 5_000
+    ready = core.apply(found[::2], 3)
+    assert stream.decision.outcome is Outcome.PLACED
+    assert not ready.moves
+    assert not ready.violations
+    held = [core.state.current_replicas(shard) for shard in stream.shards]
+    names = core.state.topology.ids
+    assert [tuple(names[node] for node in nodes) for nodes in held] == lists

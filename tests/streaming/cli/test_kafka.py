@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 import streaming.kafka_bridge
 from streaming.cli.main import app
+from streaming.kafka_bridge import settling
 from streaming.offline.reassignment import parse_reassignment
 from tests.builders.kafka_cluster import SimulatedKafka
 
@@ -42,6 +43,7 @@ def kafka() -> ConnectedKafka:
 def placer(kafka: ConnectedKafka, monkeypatch: pytest.MonkeyPatch) -> Placer:
     """Runs a command; its result."""
     monkeypatch.setattr(streaming.kafka_bridge, "KafkaAdmin", lambda *_: kafka)
+    monkeypatch.setattr(settling, "PAUSE_SECONDS", 0.0)
 
     def run(*arguments: str, **options: Any) -> Result:
         return CliRunner(env={"COLUMNS": "200"}).invoke(app, arguments, **options)

@@ -3,7 +3,9 @@
 The cluster is one in memory; tests/integration has one of real brokers.
 """
 
+import socket
 import threading
+import urllib.request
 from collections.abc import Callable
 from typing import Any
 
@@ -136,3 +138,39 @@ def test_brokers_that_go_away_later_do_not_end_it(bench: ConnectedCluster) -> No
     assert result.exit_code == 0, result.output
     assert "has not returned for 20 s; nothing is decided, next try in 0.5 s" in result.stdout
     assert "it works again" in result.stdout
+
+
+@pytest.mark.parametrize("how", ["option", "settings"])
+def test_metrics_and_probes_are_served_while_it_runs(
+    bench: ConnectedCluster, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+    words = ["--metrics-port", str(port)]
+    if how == "settings":
+        monkeypatch.setenv("PLACER_METRICS__PORT", str(port))
+        words = []
+    kafka, pages = bench.cluster.kafka, list[str]()
+    describe_logs = kafka.describe_logs
+
+    def ask(live: Any) -> Any:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            pages.append(answer.read().decode())
+        return describe_logs(live)
+
+    kafka.describe_logs = ask  # type: ignore[method-assign]
+    result = bench.run("--mode", "act", *words)
+    assert result.exit_code == 0, result.output
+    assert f"metrics and probes at http://127.0.0.1:{port}" in result.stdout
+    assert 'kafka_bridge_build_info{cell="main",mode="act"' in pages[0]
+
+
+def test_a_port_that_is_taken_is_told_before_anything_is_done(bench: ConnectedCluster) -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        held.listen()
+        result = bench.run("--metrics-port", str(held.getsockname()[1]))
+    assert result.exit_code == 3, result.output
+    assert "set metrics.port to a free port" in result.stderr
+    assert not bench.cluster.messages

@@ -64,6 +64,7 @@ def test_the_help_lists_the_options_and_no_parameter_that_they_make() -> None:
 
 ASKING = [
     *("drain", "undrain", "maintenance", "cordon", "uncordon", "approve", "cancel", "rebalance"),
+    "confirm",
     *("hold override", "node forget", "node release"),
 ]
 WAITING = ["node unregister", "stream create", "stream alter", "stream drop", "apply"]

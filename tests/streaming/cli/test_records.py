@@ -98,6 +98,13 @@ class TestSend:
                 {"node_id": "n3", "reason": "disk", "move_id": None},
             ),
             (
+                "observation orders/07 --epoch 3 --replicas n1,n2 --leader n1 --in-sync n1",
+                "acks.v1",
+                "ReplicasObserved",
+                "orders/7",
+                {"epoch": 3, "replicas": ("n1", "n2"), "leader": "n1", "in_sync": ("n1",)},
+            ),
+            (
                 "ack progressed --move m1 --shard orders/0 --bytes-done 3 --bytes-total 9",
                 "acks.v1",
                 "MoveProgressed",

@@ -40,8 +40,10 @@ from placement.model import (
     PendingLife,
     Reason,
     RefusedLife,
+    ReplicasObserved,
     Reporting,
     StreamCreated,
+    StreamDropped,
     StreamSpec,
     Transition,
     Violation,
@@ -118,17 +120,18 @@ decisions = st.builds(
 node_lists = st.lists(ids, max_size=4).map(tuple)
 busy = st.builds(
     Assignment, ids, counts, numbers, node_lists, node_lists, node_lists, st.none() | ids, numbers,
-    st.none() | node_lists,
+    st.none() | node_lists, st.none() | ids,
 )  # fmt: skip
 at_rest = st.builds(
     Assignment, ids, counts, numbers, node_lists, st.just(()), st.just(()), st.none(), numbers,
-    st.none(),
+    st.none(), st.none() | ids,
 )  # fmt: skip
 assignments = at_rest | busy
 moves = st.builds(
     Move, ids, st.sampled_from(MoveKind), ids, counts, counts, st.none() | ids, ids, numbers,
     st.sampled_from(MoveState), st.sampled_from(Cause), reasons, numbers, numbers, st.none() | ids,
     st.none() | ids, st.none() | numbers, *[st.none() | st.integers(1, 2**40)] * 5,
+    st.none() | ids, st.none() | ids, st.none() | numbers,
 )  # fmt: skip
 attributes = st.builds(
     NodeAttributes, locations, tags, st.none() | st.just("host.example:9092"),
@@ -396,6 +399,59 @@ def test_acknowledgements(name: str, kind: AckKind) -> None:
         message(name, ACK | {"move_id": "m1", "reason": "r"}), 9
     ) == MoveAcked(9, kind, "m1", "s", 1, "r")
     assert codec.event_of_message(message(name, ACK), 9) == MoveAcked(9, kind, None, "s", 1)
+
+
+def test_a_uid_is_part_of_a_body_that_has_one() -> None:
+    """Of others the hash is what it was before there were any: a repeat is known by it."""
+    asked = {"stream": "s", "sequence": 1, "shards": 1, "replication_factor": 1}
+    bare = codec.event_of_message(message("StreamCreated", asked), 9)
+    named = codec.event_of_message(message("StreamCreated", asked | {"uid": "u1"}), 9)
+    dropped = codec.event_of_message(message("StreamDropped", asked | {"uid": "u1"}), 9)
+    assert isinstance(bare, StreamCreated)
+    assert isinstance(named, StreamCreated)
+    assert bare.body_hash == "4d363a622717afbc9ec3c564332b36a0"
+    assert isinstance(dropped, StreamDropped)
+    assert (bare.uid, named.uid, dropped.uid) == (None, "u1", "u1")
+    assert named.body_hash != bare.body_hash
+
+
+def test_an_observation() -> None:
+    said = {"stream": "s", "shard": 1, "epoch": 4, "replicas": ["n1", "n2"], "in_sync": ["n1"]}
+    assert codec.event_of_message(message("ReplicasObserved", said), 9) == ReplicasObserved(
+        9, "s", 1, 4, ("n1", "n2"), None, ("n1",)
+    )
+
+
+def test_a_stream_whose_lists_follow() -> None:
+    asked = {"stream": "s", "sequence": 1, "shards": 9, "replication_factor": 2}
+    bare = codec.event_of_message(message("StreamCreated", asked), 9)
+    made = codec.event_of_message(message("StreamCreated", asked | {"adopt": "observed"}), 9)
+    assert isinstance(bare, StreamCreated)
+    assert isinstance(made, StreamCreated)
+    assert (bare.adopt, made.adopt) == (None, "observed")
+    assert made.body_hash != bare.body_hash
+    said = {"stream": "s", "shard": 1, "epoch": 0, "replicas": ["n1"], "following": [["n2"], []]}
+    assert codec.event_of_message(message("ReplicasObserved", said), 9) == ReplicasObserved(
+        9, "s", 1, 0, ("n1",), following=(("n2",), ())
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "why"),
+    [
+        ("StreamCreated", {"adopt": "observed", "replicas": [["n1"]]}, "exclude each other"),
+        ("StreamCreated", {"adopt": "given"}, "adopt"),
+        ("ReplicasObserved", {"following": [["n1"], ["n2", "n2"]]}, "list 1: each node once"),
+        ("ReplicasObserved", {"following": [], "in_sync": ["n1"]}, "following excludes"),
+        ("ReplicasObserved", {"following": [["n1"]], "leader": "n1"}, "following excludes"),
+    ],
+)
+def test_lists_that_contradict_each_other(kind: str, fields: Mapping[str, Any], why: str) -> None:
+    asked = {"stream": "s", "sequence": 1, "shards": 9, "replication_factor": 2}
+    seen = {"stream": "s", "shard": 1, "epoch": 0, "replicas": ["n1"]}
+    whole = (asked if kind == "StreamCreated" else seen) | dict(fields)
+    with pytest.raises(ValueError, match=why):
+        message(kind, whole)
 
 
 def test_progress_with_its_bytes() -> None:

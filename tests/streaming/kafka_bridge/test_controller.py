@@ -180,7 +180,7 @@ def test_topics_come_grow_go_and_are_made_anew(adopted: BridgedCluster) -> None:
     kafka.create("v", [(3, 2, 1)])
     adopted.run()
     check_rest(adopted)
-    assert adopted.memory.uids["v"] == kafka.topics["v"].uid
+    assert adopted.tables.decisions["v"].spec.uid == kafka.topics["v"].uid
     kafka.delete("v")
     adopted.run()
     check_rest(adopted)

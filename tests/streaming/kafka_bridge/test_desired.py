@@ -287,6 +287,30 @@ def test_the_first_of_the_list_is_elected_where_it_can_lead(
     assert [each.elects for each in find_desired(kafka, tables, EMPTY_MEMORY)] == [elects]
 
 
+@pytest.mark.parametrize(
+    ("listed", "leads", "state", "expected", "acks", "elects"),
+    [
+        ((1, 2, 3), 1, "issued", "start", (), False),
+        ((2, 1, 3), 1, "issued", "settled", ("MoveAccepted",), True),
+        ((2, 1, 3), 1, "accepted", "settled", (), True),
+        ((2, 1, 3), 2, "accepted", "settled", ("MoveCompleted",), False),
+    ],
+)
+def test_a_hand_over_is_reordered_elected_and_acknowledged_when_it_leads(
+    listed: tuple[int, ...],
+    leads: int,
+    state: str,
+    expected: str,
+    acks: tuple[str, ...],
+    elects: bool,
+) -> None:
+    to_lead = {"kind": "leader", "slot": 1, "leader": "2", "remove": None, "add": None}
+    tables = TableBuilder().stream().assign("123", "m").move("m", "1>2", state, **to_lead).tables
+    (found,) = find_desired(look(P(listed, leader=leads)), tables, EMPTY_MEMORY)
+    assert (found.standing, found.target, found.elects) == (expected, (2, 1, 3), elects)
+    assert tuple(type(each).__name__ for each in found.acks) == acks
+
+
 def test_a_partition_that_alone_lacks_replicas_is_completed() -> None:
     tables = (
         TableBuilder().stream(shards=3).assign("123").assign("123", shard=1).assign("123", shard=2)
@@ -330,3 +354,21 @@ def test_names_that_are_no_broker_stop_the_partition_alone() -> None:
 def test_a_move_takes_its_slot(change: str, slot: int, expected: tuple[int, ...]) -> None:
     move = TableBuilder().move("m", change, slot=slot).tables.moves["m"]
     assert apply_move((1, 2, 3), move) == expected
+
+
+def test_a_move_of_an_earlier_topic_of_the_name_has_left_nothing() -> None:
+    built = TableBuilder().stream(uid="u1").assign("123").move("m", "1>4", "cancelled", uid="u0")
+    (found,) = find_desired(look(P((1, 2, 3))), built.tables, EMPTY_MEMORY)
+    assert (describe(found), found.acks[0].uid) == ("settled 123 Stopped:m", "u0")
+    # It explains nothing of the topic that there is now, and is neither carried out nor undone.
+    (found,) = find_desired(look(P((4, 2, 3))), built.tables, EMPTY_MEMORY)
+    assert describe(found) == "foreign 123 Stopped:m"
+    opened = TableBuilder().stream(uid="u1").assign("123").move("m", "1>4", uid="u0")
+    (found,) = find_desired(look(P((1, 2, 3))), opened.tables, EMPTY_MEMORY)
+    assert describe(found) == "settled 123"
+
+
+def test_an_assignment_of_an_earlier_topic_of_the_name_is_none() -> None:
+    tables = TableBuilder().stream(uid="u1").assign("123", uid="u0").tables
+    (found,) = find_desired(look(P((4, 2, 3))), tables, EMPTY_MEMORY)
+    assert (found.standing, found.why) == ("wait", "the assignment of its stream has not come")

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,8 @@ from streaming.kafka_bridge import (
     parse_policy,
 )
 from streaming.kafka_bridge.importer import location_of
-from tests.builders.kafka_cluster import SimulatedKafka
+from streaming.kafka_bridge.snapshot import Disk
+from tests.builders.kafka_cluster import TERABYTE, SimulatedKafka
 
 RACKS = {1: "a", 2: "b", 3: "c", 4: "a"}
 EVEN = {"strategy": "spread", "rules": [{"even": "rack"}]}
@@ -55,7 +57,9 @@ def test_brokers_are_nodes_and_topics_streams(kafka: SimulatedKafka) -> None:
         "host": "kafka-4:9092",
         "location": "/a",
         "tags": {"rack": "a"},
+        "capacities": {"disk_bytes": TERABYTE},
     }
+    assert found.body["resources"] == {"disk_bytes": {}}
     assert found.body["streams"] == [
         {
             "stream": "t",
@@ -64,7 +68,7 @@ def test_brokers_are_nodes_and_topics_streams(kafka: SimulatedKafka) -> None:
             "policy": EVEN,
             "quorum": 2,
             "replicas": [["1", "2", "3"], ["2", "3", "4"]],
-            "shard_bytes": [7, 7],
+            "loads": {"disk_bytes": [7, 7]},
         }
     ]
 
@@ -169,6 +173,12 @@ def test_a_running_reassignment_adds_no_replica(kafka: SimulatedKafka) -> None:
     assert note.startswith("1 partition (t-0) is being reassigned")
 
 
+def test_replicas_that_are_in_sync_are_listed_where_some_are_not(kafka: SimulatedKafka) -> None:
+    assert "in_sync" not in stream(kafka)
+    kafka.fence(2)
+    assert stream(kafka)["in_sync"] == [["1", "3"], ["3", "4"]]
+
+
 def test_a_partition_that_another_replica_leads_is_noted(kafka: SimulatedKafka) -> None:
     kafka.fence(1)
     kafka.unfence(1)
@@ -203,10 +213,24 @@ def test_sizes_are_those_of_the_largest_replica_or_none() -> None:
     kafka = SimulatedKafka(RACKS)
     kafka.create("t", [(1, 2), (2, 3)], size=5)
     kafka.sizes["t", 1] = 9
-    assert stream(kafka)["shard_bytes"] == [5, 9]
+    assert stream(kafka)["loads"] == {"disk_bytes": [5, 9]}
     kafka.fence(2)
     kafka.fence(3)
-    assert "shard_bytes" not in stream(kafka)
+    assert stream(kafka)["loads"] == {"disk_bytes": [5, None]}
+    kafka.fence(1)
+    kafka.fence(4)
+    assert "loads" not in stream(kafka)
+    assert "resources" not in imported(kafka).body
+
+
+def test_capacities_are_read_only_where_all_brokers_say_them() -> None:
+    kafka = SimulatedKafka(RACKS)
+    kafka.create("t", [(1, 2)], size=5)
+    seen = Observer(kafka).look(0)
+    some = replace(seen, disks={**seen.disks, 3: Disk(None, None)})
+    nodes = import_cluster(some, ImportOptions()).body["nodes"]
+    assert len(nodes) == len(RACKS)
+    assert [each for each in nodes if "capacities" in each] == []
 
 
 @pytest.mark.parametrize(

@@ -218,15 +218,20 @@ def get(address: str, path: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
+def endpoint_of(told: Told, host: str = "127.0.0.1", port: int = 0) -> Endpoint:
+    registry, probes = told.observer.metrics.registry, told.observer.probes
+    return Endpoint(host, port, registry, probes.check_live, probes.check_ready)
+
+
 @pytest.fixture
 def served(told: Told) -> Iterator[tuple[Told, str]]:
-    with Endpoint("127.0.0.1", 0, told.observer.metrics, told.observer.probes) as endpoint:
+    with endpoint_of(told) as endpoint:
         yield told, endpoint.address
 
 
 def test_the_endpoint(served: tuple[Told, str]) -> None:
     told, address = served
-    assert get(address, "/livez") == (200, "ok\n")
+    assert get(address, "/livez") == get(address, "/healthz") == (200, "ok\n")
     status, why = get(address, "/readyz")
     assert (status, "starting" in why) == (503, True)
     told.batch([], 1)
@@ -244,7 +249,7 @@ def test_a_port_that_is_taken(served: tuple[Told, str]) -> None:
     told, address = served
     host, port = address.split(":")
     with pytest.raises(EndpointRefused, match=r"set metrics\.port"):
-        Endpoint(host, int(port), told.observer.metrics, told.observer.probes)
+        endpoint_of(told, host, int(port))
 
 
 def test_health_over_time() -> None:

@@ -11,7 +11,7 @@ from collections import defaultdict
 import pytest
 
 from placement.assignments import EMPTY
-from placement.diagnosis import LEADER_RULE, REPLICAS_RULE, WAITS_FOR_NODES
+from placement.diagnosis import LEADER_RULE, REPLICAS_RULE, WAITS_FOR_NODES, Health
 from placement.model import Band, Code, Ready, ViolationClass
 from streaming.offline import CheckOptions, Document, check_cluster
 from tests.builders.screens import World
@@ -209,3 +209,21 @@ def test_faults(name):
                 assert [*compared.differences()] == [], (fault, block)
                 seen += len(compared.said)
     assert seen
+
+
+def test_replicas_out_of_sync_count_for_no_quorum_and_break_no_rule():
+    """As observed by executors, published, and read back by `status`."""
+    world = World()
+    create = "create stream=s shards=3 rf=3 quorum=2 replicas='n1 n2 n3, n1 n2 n3, n1 n2 n3'"
+    observed = (
+        "observe shard=s/1 replicas=n1,n2,n3 in_sync=n2,n1",
+        "observe shard=s/2 replicas=n1,n2,n3 in_sync=n3",
+    )
+    for block in ("topology\n/r1 n1\n/r2 n2\n/r3 n3", create, *observed):
+        tell(world, block)
+    found = check_cluster(Document(world.live.cluster()), CheckOptions()).diagnosis
+    assert found.shards["s"] == (Health.HEALTHY, Health.UNDER_REPLICATED, Health.UNAVAILABLE)
+    assert found.violations == ()
+    tell(world, "observe shard=s/2 replicas=n1,n2,n3 in_sync=n1,n2,n3")
+    found = check_cluster(Document(world.live.cluster()), CheckOptions()).diagnosis
+    assert found.shards["s"][2] is Health.HEALTHY

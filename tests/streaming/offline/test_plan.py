@@ -141,6 +141,13 @@ def test_a_drain_that_would_take_the_last_copy_is_told():
     assert plan(document, "--drain", "a1")[1]["warnings"] == []
 
 
+def test_nothing_is_planned_for_shards_that_are_not_observed():
+    lists = stream("s", "a1 b1 c1", "", "a1 a2 b1")
+    _, answer = plan(cluster("a1 a2 b1 c1", lists | {"unobserved": [1]}))
+    assert {move["shard"] for move in answer["moves"]} == {2}
+    assert answer["unfixable"] == []
+
+
 def test_two_maintenances_that_together_break_a_quorum_are_told():
     document = cluster("a1:maintenance a2 b1:maintenance c1 d1", stream("s", "a1 b1 c1"))
     _, answer = plan(document)

@@ -9,6 +9,9 @@ answer for the last one.
     plan       options='…': a line per move, what stays broken, what it comes to; `end=yes` keeps
                the arrangement that the plan ends with for the next command
     report     Kudu's report, its figures in short
+    check      the violations of nodes, a line each, and the summary
+
+Of a file with resources a plan also says what is copied, and how far nodes are filled on the way.
 """
 
 from collections import Counter
@@ -35,7 +38,12 @@ class Story:
         self.document: dict[str, Any] = {}
 
     def answer(self, command: Command) -> str:
-        commands = {"cluster": self.cluster, "plan": self.plan, "report": self.report}
+        commands = {
+            "cluster": self.cluster,
+            "plan": self.plan,
+            "report": self.report,
+            "check": self.check,
+        }
         if command.name not in commands:
             raise CaseError(f"unknown command {command.name}")
         return commands[command.name](command)
@@ -60,10 +68,22 @@ class Story:
             f"{moves} moves{waves}: {traffic['copies']} copies, {traffic['crossing']} from another "
             f"{traffic['level']}, at least {answer['lower_bound']} needed"
         )
+        lines += loads(answer)
         if command.take("end", "no") == "yes":
             for stream in self.document["streams"]:
                 stream["replicas"] = answer["final"]["replicas"][stream["stream"]]
         return "\n".join(lines)
+
+    def check(self, command: Command) -> str:
+        answer = self.run("check", command.take("options", ""))
+        nodes = [each for each in answer["violations"] if each["stream"] is None]
+        lines = [
+            f"{each['strength']} {each['rule']} of {each['domain']}, {each['class']}: "
+            f"{each['reason']['code']} {each['reason']['message']}"
+            for each in nodes
+        ]
+        lines += [f"{name} {text}" for name, text in utilisation(answer["utilisation"], "domains")]
+        return "\n".join([*lines, f"{answer['summary']['violations']}"])
 
     def report(self, command: Command) -> str:
         report = self.run("check", f"--report {command.take('options', '')}")["report"]
@@ -101,6 +121,36 @@ class Story:
         return answer
 
 
+def utilisation(body: dict[str, Any], kind: str) -> list[tuple[str, str]]:
+    """Load and capacity by resource, of nodes or domains."""
+    return [
+        (name, f"{each['load']} of {each['capacity']} {resource}: {each['utilisation']}")
+        for resource, found in body.items()
+        for name, each in (found[kind] if kind else found).items()
+    ]
+
+
+def loads(answer: dict[str, Any]) -> list[str]:
+    """What a plan copies, and what nodes bear before, on the way and after."""
+    if "utilisation" not in answer:
+        return []
+    traffic = answer["traffic"]
+    lines = [f"{each['bytes']} bytes {each['from']} -> {each['to']}" for each in traffic["links"]]
+    took = f" in {traffic['seconds']} s" if "seconds" in traffic else ""
+    lines.append(f"{traffic['bytes']} bytes{took}")
+    lines += [
+        f"wave {each['wave']}: {each['bytes']} bytes, {each.get('seconds')} s"
+        for each in answer.get("waves", ())
+    ]
+    for resource, peak in answer["peak"].items():
+        moments = (answer["utilisation"], answer["final"]["utilisation"])
+        for name, most in peak.items():
+            before, after = (each[resource]["nodes"][name]["load"] for each in moments)
+            if before or after:
+                lines.append(f"{name} {before} -> {most['load']} -> {after} {resource}")
+    return lines
+
+
 def expanded(row: Any) -> list[dict[str, Any]]:
     """`/a n1 n2!`: nodes at a place; `!` is dead, `~` draining; `n1..n9` are nine."""
     if isinstance(row, dict):
@@ -131,8 +181,9 @@ def shown(moves: list[dict[str, Any]]) -> list[str]:
         way = f"{move['remove'] or '-'} -> {move['add'] or '-'}"
         leads = f", {move['leader']} leads" if "leader" in move else ""
         way = move["leader"] if move["kind"] == "leader" else way + leads
+        size = f", {move['bytes']} bytes" if "bytes" in move else ""
         lines.append(
-            f"{wave}{move['stream']}/{move['shard']} {move['kind']} {way} ({move['cause']})"
+            f"{wave}{move['stream']}/{move['shard']} {move['kind']} {way} ({move['cause']}){size}"
         )
     return lines
 

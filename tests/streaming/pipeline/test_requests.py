@@ -60,6 +60,11 @@ def test_a_request_about_nothing_is_refused_without_a_hash() -> None:
         ("MoveFailed", {"stream": "a", "shard": 0, "move_id": "ghost"}, "MOVE_UNKNOWN"),
         ("MoveProgressed", {"stream": "a", "shard": 0, "move_id": "ghost"}, "MOVE_UNKNOWN"),
         ("MoveStopped", {"stream": "a", "shard": 0, "move_id": "ghost"}, "MOVE_UNKNOWN"),
+        (
+            "ReplicasObserved",
+            {"stream": "a", "shard": 0, "epoch": 9, "replicas": ["n1"]},
+            "OBSERVATION_STALE",
+        ),
         ("ReplicaLost", {"stream": "nosuch", "shard": 0, "node_id": "n1"}, "STREAM_UNKNOWN"),
         ("ReplicaLost", {"stream": "a", "shard": 99, "node_id": "n1"}, "SHARD_UNKNOWN"),
         ("ReplicaLost", {"stream": "a", "shard": 0, "node_id": "n999"}, "NODE_UNKNOWN"),
@@ -79,6 +84,37 @@ def test_an_acknowledgement_of_what_there_is_not_is_a_dead_letter(
     (commit,) = driver.batch([raw("MoveCompleted", "a/0", late, 1, 2_001, "acks.v1")])
     assert [record.topic for record in commit if record.topic == "dlq.v1"] == []
     assert driver.applier.ignored.counts == {"late_ack": 1}
+
+
+def test_an_observation_corrects_the_assignment() -> None:
+    driver = Driver()
+    (commit,) = driver.batch(fleet(4), [stream("a", 0)])
+    before = next(each for each in bodies([commit], "assignments.v1") if each["shard"] == 0)
+    other = min({"n0", "n1", "n2", "n3"} - {*before["replicas"]})
+    found = [other, *before["replicas"][1:]]
+    said = {"stream": "a", "shard": 0, "epoch": before["epoch"], "replicas": found}
+    (commit,) = driver.batch([raw("ReplicasObserved", "a/0", said, 0, 2_000, "acks.v1")])
+    (after,) = bodies([commit], "assignments.v1")
+    assert (after["epoch"], after["replicas"]) == (before["epoch"] + 1, found)
+    twice = said | {"replicas": ["n1", "n1"]}
+    (commit,) = driver.batch([raw("ReplicasObserved", "a/0", twice, 1, 2_001, "acks.v1")])
+    assert errors(commit[0])["reason"] == "WRONG_TYPE"
+
+
+def test_a_stream_that_was_created_anew_is_another_one() -> None:
+    driver = Driver()
+    (commit,) = driver.batch(fleet(3), [stream("a", 0, shards=1, uid="u1")])
+    (decision,) = bodies([commit], "decisions.v1")
+    (assignment,) = bodies([commit], "assignments.v1")
+    assert (decision["spec"]["uid"], assignment["uid"]) == ("u1", "u1")
+    late = {"stream": "a", "shard": 0, "uid": "u1", "node_id": assignment["replicas"][0]}
+    again = stream("a", 1, shards=1, sequence=2, uid="u2")
+    lost = raw("ReplicaLost", "a/0", late, 0, 2_000, "acks.v1")
+    (commit,) = driver.batch([again], [lost])
+    letters = [errors(each) for each in commit if each.topic == "dlq.v1"]
+    assert [each["reason"] for each in letters] == ["STREAM_UID_DIFFERS"], letters
+    (after,) = bodies([commit], "assignments.v1")
+    assert (after["uid"], after["epoch"]) == ("u2", assignment["epoch"] + 1)
 
 
 def test_fields_that_nobody_knows_are_counted_and_misspelt_ones_refused() -> None:

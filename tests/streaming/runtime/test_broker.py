@@ -84,6 +84,7 @@ def test_kept_directory_keeps_records_and_is_formatted_once(tmp_path: Path) -> N
     assert not (directory / "tmp").exists()
 
 
+@pytest.mark.long
 def test_directory_in_use_is_refused_and_its_owner_undisturbed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +114,7 @@ def test_wanted_port_is_used_and_taken_port_is_refused(tmp_path: Path) -> None:
         broker.stop()  # stopping what is stopped does nothing
 
 
+@pytest.mark.long
 def test_port_lost_before_the_broker_binds_it_costs_another_try(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -176,6 +178,7 @@ def test_broker_dies_with_its_killed_parent(tmp_path: Path) -> None:
         assert not child.is_running()
 
 
+@pytest.mark.long
 def test_hanging_broker_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_process, "STOP_TIMEOUT_SECONDS", 0.5)
     broker = EmbeddedBroker(data_dir=tmp_path).start()

@@ -10,9 +10,10 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
+from placement.model import Resource
 from streaming.errors import SettingsInvalid
 from streaming.settings.loader import load_settings
-from streaming.settings.settings import Settings
+from streaming.settings.settings import Settings, core_configuration
 
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "placer.yaml"
 
@@ -103,6 +104,28 @@ def test_a_mapping_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.Mo
     assert load_settings(write(tmp_path, text)).policy.default == {"strategy": "spread"}
 
 
+def test_resources_reach_the_core_in_the_order_of_their_names(tmp_path: Path) -> None:
+    text = """\
+resources:
+  write_bytes_per_second: {capacity: 0.7, balance: none, led: true}
+  disk_bytes: {capacity: 1, balance: 0.1}
+moves: {max_bytes_per_node: 5, max_bytes_per_domain_pair: 6, max_bytes_open: 7}
+"""
+    configuration = core_configuration(load_settings(write(tmp_path, text)))
+    assert configuration.resources == (
+        Resource("disk_bytes", 1.0, 0.1),
+        Resource("write_bytes_per_second", 0.7, None, led=True),
+    )
+    bounds = configuration.limits
+    assert (bounds.max_bytes_per_node, bounds.max_bytes_per_domain_pair) == (5, 6)
+    assert bounds.max_bytes_open == 7
+
+
+def test_the_environment_can_give_resources(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLACER_RESOURCES", '{"disk_bytes": {"capacity": 0.85}}')
+    assert load_settings().resources["disk_bytes"].capacity == 0.85
+
+
 def test_the_environment_can_name_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLACER_CONFIG", str(write(tmp_path, "cell: west\n")))
     assert load_settings().cell == "west"
@@ -139,6 +162,10 @@ def test_arguments_alone_are_not_mixed_with_the_environment(
                 "default: liveness.dead_after_seconds: expected more than "
                 "liveness.suspect_after_seconds (400), got 300.0"
             ),
+        ),
+        (
+            "levels: [zone]\nhold: {levels: [rack]}\n",
+            "placer.yaml:2: hold: hold.levels has 'rack', expected names from levels (zone)",
         ),
         (
             "moves:\n  max_open: 0\n",
@@ -189,6 +216,39 @@ def test_arguments_alone_are_not_mixed_with_the_environment(
         (
             "spark: {options: {master: x}}\n",
             "placer.yaml:1: spark.options: master: a Spark setting begins with 'spark.'",
+        ),
+        (
+            "resources:\n  disk_bytes: {capacity: 0}\n",
+            "placer.yaml:2: resources.disk_bytes.capacity: expected more than 0, got 0",
+        ),
+        (
+            "resources:\n  disk_bytes: {capacity: 85}\n",
+            "placer.yaml:2: resources.disk_bytes.capacity: expected at most 1, got 85",
+        ),
+        (
+            "resources:\n  disk_bytes: {balance: -0.1}\n",
+            "placer.yaml:2: resources.disk_bytes.balance: expected at least 0, got -0.1",
+        ),
+        (
+            "resources:\n  disk_bytes: {capcity: 0.8}\n",
+            "placer.yaml:2: resources.disk_bytes.capcity: unknown setting, did you mean capacity?",
+        ),
+        (
+            "resources: {Disk: {}}\n",
+            (
+                "placer.yaml:1: resources: 'Disk' is no name of a resource: expected a small "
+                "letter, then at most 62 small letters, digits or '_'"
+            ),
+        ),
+        (
+            "resources: {shard: {}}\n",
+            "placer.yaml:1: resources: 'shard' is a field of reported shards, choose another name",
+        ),
+        ("resources: {disk_bytes: 1}\n", "placer.yaml:1: resources.disk_bytes: expected a mapping"),
+        ("resources: 1\n", "placer.yaml:1: resources: expected a mapping"),
+        (
+            "loads: {suspicion_factor: 1}\n",
+            "placer.yaml:1: loads.suspicion_factor: expected more than 1, got 1",
         ),
         ("moves: 3\n", "placer.yaml:1: moves: expected a mapping"),
         ("cell: a\ncell: b\n", "placer.yaml:2: cell: given twice, first on line 1"),
@@ -330,9 +390,9 @@ def test_what_is_rendered_loads_again(tmp_path: Path) -> None:
 def test_the_example_file_lists_every_setting_with_its_default() -> None:
     document = yaml.safe_load(EXAMPLE.read_text())
     listed = {
-        f"{section}.{name}" if isinstance(values, dict) else section
+        f"{section}.{name}" if name else section
         for section, values in document.items()
-        for name in (values if isinstance(values, dict) else [""])
+        for name in ((values or [""]) if isinstance(values, dict) else [""])
     }
     assert listed == leaves(Settings)
     assert load_settings(EXAMPLE) == Settings()

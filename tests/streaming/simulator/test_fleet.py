@@ -320,7 +320,8 @@ class TestExecutor:
     def test_a_move_that_ends_before_its_time_is_not_completed(
         self, bootstrap: str, prefix: str, acks_log: Log, issue: Callable[..., None], state: str
     ) -> None:
-        with Executor(bootstrap, prefix, 0.5) as executor:
+        # Long enough for the acceptance to be read, and the end to be written, before it is over.
+        with Executor(bootstrap, prefix, 2) as executor:
             issue("m1", move("m1"))
             acks_log.wait_for(lambda acks: len(acks) == 1)
             issue("m1", None if state is None else move("m1", state))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from placement.wording import format_count
+from placement.wording import format_bytes, format_count
 from streaming.cli.commands.kafka.group import app
-from streaming.cli.options import Bootstrap, Config, Output, load_connection
+from streaming.cli.options import Bootstrap, Config, Output, load_connection, parse_rate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,22 +20,6 @@ if TYPE_CHECKING:
 
 # What was planned did not come about, or the cluster is not as it was planned on.
 EXIT_INCOMPLETE = 1
-
-
-def parse_rate(text: str | None) -> int | None:
-    """Read bytes a second, such as 50MB."""
-    from pydantic import ByteSize, TypeAdapter, ValidationError
-
-    if text is None:
-        return None
-    try:
-        rate = int(TypeAdapter(ByteSize).validate_python(text))
-    except ValidationError:
-        rate = 0
-    if rate < 1:
-        message = f"'{text}' is no number of bytes a second, such as 50MB, 10MiB or 1000000"
-        raise typer.BadParameter(message, param_hint="--throttle")
-    return rate
 
 
 @app.command(
@@ -87,7 +71,7 @@ def apply(
     from streaming.cli.signals import EXIT_INTERRUPTED, stop_on_signals
     from streaming.kafka_bridge import Direction, Executor, JournalFile, KafkaAdmin
 
-    rate = parse_rate(throttle)
+    rate = parse_rate(throttle, "--throttle")
     saved, waves = _load(plan)
     direction = Direction.BACK if rollback else Direction.FORWARD
     settings = load_connection(config, bootstrap, None)
@@ -169,7 +153,6 @@ def _preview(
     """Print what each wave would do."""
     import orjson
 
-    from streaming.cli.render.apply import bytes_text
     from streaming.kafka_bridge import Direction, copied_bytes, sort_wave
 
     back = direction is Direction.BACK
@@ -195,7 +178,7 @@ def _preview(
     for row in rows:
         typer.echo(
             f"wave {row['wave']}: {format_count(row['partitions'], 'partition')}, "
-            f"{format_count(row['copies'], 'copy', 'copies')}, {bytes_text(row['bytes'])}"
+            f"{format_count(row['copies'], 'copy', 'copies')}, {format_bytes(row['bytes'])}"
         )
     typer.echo(f"plan {plan.hash}: nothing was changed")
 

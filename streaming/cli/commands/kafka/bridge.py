@@ -2,23 +2,31 @@
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streaming.cli.commands.kafka.apply import parse_rate
 from streaming.cli.commands.kafka.group import app
 from streaming.cli.commands.kafka.import_ import (
     BrokerNames,
     TopicOptions,
     read_import_options,
 )
-from streaming.cli.options import Bootstrap, Config, Prefix, load_connection, with_options
+from streaming.cli.options import (
+    Bootstrap,
+    Config,
+    Prefix,
+    load_connection,
+    parse_rate,
+    with_options,
+)
 
 if TYPE_CHECKING:
-    from streaming.kafka_bridge import BridgeOptions, ImportOptions
+    from streaming.kafka_bridge import BridgeOptions, ImportOptions, Monitoring
     from streaming.settings import Settings
 
 
@@ -83,6 +91,18 @@ class BridgeLimits:
             show_default=False,
         ),
     ] = None
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            "--metrics-port",
+            min=0,
+            max=65_535,
+            metavar="PORT",
+            help="Serve /metrics (Prometheus), /healthz and /readyz on this port. "
+            "[dim]default: metrics.port of the settings[/dim]",
+            show_default=False,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +163,7 @@ def bridge(
     ] = BridgeMode.OBSERVE,
 ) -> None:
     """Let the reconciler heal and balance a running Kafka cluster: its brokers, its topics."""
+    from schemas.cluster import SHARD_BYTES_RESOURCE
     from streaming.cli.signals import stop_on_signals
     from streaming.kafka_bridge import (
         Agent,
@@ -151,10 +172,12 @@ def bridge(
         KafkaTopics,
         LeaderLock,
         Mode,
+        Monitoring,
     )
 
-    options = _bridge_options(read_import_options(topics, brokers), limits)
     settings, home = connection.settings, connection.home
+    counts_disks = SHARD_BYTES_RESOURCE in settings.resources
+    options = _bridge_options(read_import_options(topics, brokers), limits, counts_disks)
     address, clients = settings.kafka.bootstrap_servers, settings.resolved_kafka_options()
     prefix = settings.topics.prefix
     wanted = Mode(mode.value)
@@ -163,13 +186,34 @@ def bridge(
         lock = LeaderLock(KafkaLockStore(home, prefix, settings.cell, clients))
     with KafkaAdmin(address, clients) as admin, stop_on_signals("stopping") as stop:
         known = KafkaTopics(home, prefix, _tell, clients)
-        agent = Agent(admin, known, lock, _tell, mode=wanted, options=options)
-        agent.check()
-        _tell(f"bridge ready: mode {wanted}, Kafka at {address}, reconciler's topics at {home}")
-        agent.run(stop)
+        monitoring = Monitoring(wanted, settings.cell)
+        agent = Agent(
+            admin, known, lock, _tell, mode=wanted, options=options, monitoring=monitoring
+        )
+        with _serve(monitoring, settings, limits.metrics_port):
+            agent.check()
+            _tell(f"bridge ready: mode {wanted}, Kafka at {address}, reconciler's topics at {home}")
+            agent.run(stop)
 
 
-def _bridge_options(imports: "ImportOptions", limits: BridgeLimits) -> "BridgeOptions":
+@contextmanager
+def _serve(monitoring: "Monitoring", settings: "Settings", port: int | None) -> Iterator[None]:
+    """Serve metrics and probes, where a port is set."""
+    from streaming.observability import Endpoint
+
+    port = settings.metrics.port if port is None else port
+    if port is None:
+        yield
+        return
+    probes = monitoring.check_live, monitoring.check_ready
+    with Endpoint(settings.metrics.host, port, monitoring.registry, *probes) as endpoint:
+        _tell(f"metrics and probes at http://{endpoint.address}")
+        yield
+
+
+def _bridge_options(
+    imports: "ImportOptions", limits: BridgeLimits, counts_disks: bool
+) -> "BridgeOptions":
     from streaming.kafka_bridge import BridgeOptions, MembershipOptions
 
     return BridgeOptions(
@@ -178,9 +222,10 @@ def _bridge_options(imports: "ImportOptions", limits: BridgeLimits) -> "BridgeOp
             int(limits.patience_seconds * 1000),
             int(limits.forget_seconds * 1000),
             limits.capacity,
+            counts_disks,
         ),
         limits.in_flight,
-        parse_rate(limits.throttle),
+        parse_rate(limits.throttle, "--throttle"),
     )
 
 

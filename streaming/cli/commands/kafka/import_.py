@@ -1,7 +1,6 @@
 """`placer kafka import`: a running cluster as a cluster file for the offline commands."""
 
 import re
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -127,9 +126,10 @@ def _connect(bootstrap: Bootstrap = None, config: Config = None) -> "Settings":
     "--until-balanced --output-dir waves\n\n"
     "  placer kafka import --bootstrap kafka:9092 --policy 'audit\\..*={rules: "
     "\\[{at_most: 1, per: rack}]}'\n\n"
-    "Nothing is changed. What a person should know of the import is said on standard error. Exit "
-    "code 1: the file has a stream that check and plan refuse; 2: an option or a rack cannot be "
-    "read; 3: no broker answers, or this user has no right to ask.",
+    "Nothing is changed. The cluster is looked at until two looks agree, because a broker that "
+    "lags shows an earlier one. What a person should know of the import is said on standard error. "
+    "Exit code 1: the file has a stream that check and plan refuse; 2: an option or a rack cannot "
+    "be read; 3: no broker answers, no two looks agree, or this user has no right to ask.",
 )
 @with_options(topics=TopicOptions, brokers=BrokerNames, settings=_connect)
 def import_(
@@ -137,6 +137,16 @@ def import_(
     brokers: BrokerNames,
     settings: "Settings",
     fenced_is_dead: FencedIsDead = False,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout",
+            "--timeout-seconds",
+            min=0,
+            max=3_600,
+            help="How long to look at a cluster that changes, until two looks agree.",
+        ),
+    ] = 30.0,
     output: Annotated[
         Output,
         typer.Option("--output", help="text: a cluster file in YAML; json: the same on one line."),
@@ -145,7 +155,8 @@ def import_(
 ) -> None:
     """Write a cluster file of a running Kafka cluster: brokers, racks, topics, sizes."""
     wanted = replace(read_import_options(topics, brokers), fenced_is_dead=fenced_is_dead)
-    found = _import(settings.kafka.bootstrap_servers, settings.resolved_kafka_options(), wanted)
+    address, clients = settings.kafka.bootstrap_servers, settings.resolved_kafka_options()
+    found = _import(address, clients, wanted, timeout)
     refused = _find_refused(found.body)
     _print(found.body, output)
     for note in found.notes:
@@ -178,19 +189,19 @@ def read_import_options(topics: TopicOptions, brokers: BrokerNames) -> "ImportOp
 
 
 def _import(
-    bootstrap: str, options: "Mapping[str, str]", wanted: "ImportOptions"
+    bootstrap: str, options: "Mapping[str, str]", wanted: "ImportOptions", timeout_seconds: float
 ) -> "ImportedCluster":
-    """Look at the cluster once."""
+    """Look at the cluster until two looks agree."""
     from streaming.kafka_bridge import (
         KafkaAdmin,
-        Observer,
         PolicyUnreadable,
         RackUnreadable,
         import_cluster,
+        look_until_settled,
     )
 
     with KafkaAdmin(bootstrap, options) as admin:
-        snapshot = Observer(admin).look(int(time.time() * 1000), throttles=False)
+        snapshot = look_until_settled(admin, timeout_seconds)
     try:
         return import_cluster(snapshot, wanted)
     except RackUnreadable as error:

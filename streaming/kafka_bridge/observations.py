@@ -1,0 +1,142 @@
+"""Tells the reconciler what it does not know of replicas: changes by others, and who is in sync.
+
+A list that somebody else has made is told when all looks of a while agree, because a broker that
+lags shows an earlier one, and when nobody reassigns the topic any more. Where a topic was given
+another replication factor its stream is given that first: repair would undo the change otherwise.
+Of lists that are as recorded the replicas are told that fall out of sync, or are in sync again.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from itertools import islice
+
+from schemas.acks import ReplicasObserved
+from schemas.node_view import Liveness
+from streaming.kafka_bridge.admin_client import PartitionId
+from streaming.kafka_bridge.desired import Desired, Standing
+from streaming.kafka_bridge.importer import replication_factor
+from streaming.kafka_bridge.membership import SAID_DOWN
+from streaming.kafka_bridge.memory import SETTLE_MS, ForeignList, Memory
+from streaming.kafka_bridge.snapshot import Snapshot
+from streaming.kafka_bridge.tables import Tables
+
+# A broker that restarts takes thousands of replicas out of sync at once; the reconciler has other
+# records to read, too.
+SYNC_CHANGES_MAX = 1_000
+
+
+def find_foreign_lists(desired: Collection[Desired], snapshot: Snapshot) -> set[ForeignList]:
+    """Find the lists that somebody else has made, of topics that nobody else is still changing."""
+    changing = {each.key[0] for each in desired if each.standing is Standing.YIELD}
+    found = set()
+    for each in desired:
+        if each.standing is Standing.FOREIGN and each.key[0] not in changing:
+            partition = snapshot.partition(*each.key)
+            assert partition is not None, "what is not there is not foreign"
+            found.add((each.key, partition.listed))
+    return found
+
+
+def find_foreign_factors(snapshot: Snapshot, tables: Tables, memory: Memory) -> dict[str, int]:
+    """Find the replication factors that somebody else has given to topics, by stream.
+
+    Most partitions have as many replicas, and they have because their lists were changed.
+    """
+    changed: dict[str, Counter[int]] = {}
+    for (name, number), listed in _settled(memory, snapshot, tables):
+        if len(listed) != len(tables.assignments[name, number].replicas):
+            changed.setdefault(name, Counter())[len(listed)] += 1
+    found = {}
+    for name, counts in changed.items():
+        partitions = snapshot.topics[name].partitions
+        factor = replication_factor(partitions)
+        having = sum(len(each.replicas) == factor for each in partitions)
+        if factor != tables.decisions[name].spec.replication_factor and counts[factor] * 2 > having:
+            found[name] = factor
+    return found
+
+
+def find_observations(
+    snapshot: Snapshot, tables: Tables, memory: Memory, factors: dict[str, int]
+) -> Iterator[ReplicasObserved]:
+    """Yield what is to be told of partitions; `factors` are those of `find_foreign_factors`."""
+    for key, listed in sorted(_settled(memory, snapshot, tables)):
+        name, number = key
+        decision, partition = tables.decisions[name], snapshot.partition(*key)
+        assert partition is not None, "a foreign list is one of this look"
+        asked = decision.requested and decision.requested.replication_factor
+        is_altered = name in factors and factors[name] != asked
+        # A list with a node that is not known would be refused.
+        if is_altered or not {*map(str, listed)} <= tables.nodes.keys():
+            continue
+        yield ReplicasObserved(
+            stream=name,
+            shard=number,
+            epoch=tables.assignments[key].epoch,
+            replicas=tuple(map(str, listed)),
+            leader=None if partition.leader is None else str(partition.leader),
+            in_sync=tuple(map(str, partition.in_sync)),
+            uid=decision.spec.uid,
+        )
+
+
+def find_sync_changes(
+    desired: Collection[Desired], snapshot: Snapshot, tables: Tables, memory: Memory
+) -> set[ForeignList]:
+    """Find the partitions whose replicas out of sync are others than the reconciler knows.
+
+    Replicas of brokers that it knows to be dead, or has just been told, do not count; neither do
+    those of a partition that is being moved: the end of the move says what is there.
+    """
+    gone = (Liveness.DEAD, Liveness.UNREGISTERED)
+    dead = {name for name, view in tables.nodes.items() if view.liveness in gone}
+    dead |= {name for said, name in memory.words if said == SAID_DOWN}
+    found = set()
+    for each in desired:
+        partition, assignment = snapshot.partition(*each.key), tables.assignments.get(each.key)
+        if partition is None or assignment is None or not each.target:
+            continue
+        known = tables.out_of_sync.get(each.key, frozenset())
+        if not known and len(partition.in_sync) == len(partition.listed):
+            continue
+        behind = {str(broker) for broker in {*partition.listed} - {*partition.in_sync}}
+        if behind - dead == known - dead or partition.is_reassigned or each.move is not None:
+            continue
+        if {*map(str, partition.listed)} == {*assignment.replicas}:
+            found.add((each.key, tuple(sorted(partition.in_sync))))
+    return found
+
+
+def find_sync_observations(
+    snapshot: Snapshot, tables: Tables, memory: Memory
+) -> list[ReplicasObserved]:
+    """List what is to be told of replicas out of sync, as much as one look tells."""
+    settled = (
+        key
+        for (key, _), since in sorted(memory.unsynced_since.items())
+        if snapshot.at - since >= SETTLE_MS
+    )
+    return [_observe(key, snapshot, tables) for key in islice(settled, SYNC_CHANGES_MAX)]
+
+
+def _observe(key: PartitionId, snapshot: Snapshot, tables: Tables) -> ReplicasObserved:
+    partition, assignment = snapshot.partition(*key), tables.assignments[key]
+    assert partition is not None, "it is one of this look"
+    return ReplicasObserved(
+        stream=key[0],
+        shard=key[1],
+        epoch=assignment.epoch,
+        # Who is to lead stays as it is, whatever order Kafka has before the lists are stated.
+        replicas=assignment.replicas,
+        leader=None if partition.leader is None else str(partition.leader),
+        in_sync=tuple(map(str, partition.in_sync)),
+        uid=assignment.uid,
+    )
+
+
+def _settled(memory: Memory, snapshot: Snapshot, tables: Tables) -> Iterator[ForeignList]:
+    """Yield the lists on which all looks of a while agree, of streams whose decision is known."""
+    for found, since in memory.foreign_since.items():
+        (name, _), _ = found
+        if name in tables.decisions and snapshot.at - since >= SETTLE_MS:
+            yield found
