@@ -50,13 +50,13 @@ def test_three_brokers_are_spread_over_racks_and_healed(tmp_path: Path) -> None:
         kafka.create(TOPIC, [(2, 3), (3, 2), (2, 3), (3, 2)], in_sync_min=1)
         writer = Writer(kafka.bootstrap, TOPIC, 4)
         bridge = kafka.start()
-        until(lambda: in_both_racks(lists(kafka, TOPIC)), "in both racks", 120)
+        kafka.until(lambda: in_both_racks(lists(kafka, TOPIC)), "in both racks", 120)
         kafka.come_to_rest()
         used = {broker for each in lists(kafka, TOPIC) for broker in each}
         dies = next(broker for broker in (3, 2) if broker in used)
 
         kafka.cluster.nodes[dies - 1].kill()
-        until(lambda: healed(kafka, TOPIC, without=dies), "no replica is on the dead broker", 120)
+        kafka.until(lambda: healed(kafka, TOPIC, dies), "no replica on the dead broker", 120)
         node = kafka.cluster.nodes[dies - 1]
         node.launch()
         node.wait_answering()

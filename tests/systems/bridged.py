@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import orjson
@@ -234,16 +234,17 @@ class BridgedKafka:
         self, gone: Collection[int] = (), foreign: Mapping[int, int] | None = None
     ) -> None:
         """Return when the cluster is at rest, and stays so for a look."""
-        last = ""
-
         def is_at_rest() -> bool:
-            nonlocal last
-            last = self.why_not_at_rest(gone, foreign)
-            return not last
+            return not self.why_not_at_rest(gone, foreign)
 
+        self.until(is_at_rest, "at rest", HEAL_TIMEOUT_SECONDS)
+
+    def until(self, condition: Callable[[], bool], what: str, timeout_seconds: float) -> None:
+        """Wait for a condition; where it does not come true, say what the processes have said."""
         try:
-            until(is_at_rest, "at rest", HEAL_TIMEOUT_SECONDS)
+            until(condition, what, timeout_seconds)
         except AssertionError as error:
-            error.add_note(last)
+            error.add_note(self.why_not_at_rest())
             error.add_note("\n".join(each.printed[-3_000:] for each in self.bridges[-2:]))
+            error.add_note(self.application.output[-5_000:])
             raise
