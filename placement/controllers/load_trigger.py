@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement.diagnosis import over_capacity, unbalanced
+from placement.diagnosis import unbalanced
 from placement.hashing import mix
 from placement.model import Rebalance
 from placement.state import ClusterState
@@ -40,7 +40,8 @@ class LoadTrigger:
         if loads is None:
             return None
         topology, continuous = state.topology, state.configuration.rebalance is Rebalance.CONTINUOUS
-        over = [v for v in over_capacity(topology, loads) if self._may_give(v.domain)]
+        # A dead node's replicas are repair's.
+        over = {each.node for each in loads.overloads() if topology.eligible[each.node]}
         outside = continuous and next(unbalanced(topology, loads), None) is not None
         if not over and not outside:
             state.memory.remember(KIND, TRIED, None)
@@ -50,13 +51,10 @@ class LoadTrigger:
             tried.body["seen"] == self._fingerprint() or tried.body["until"] > state.now
         ):
             return None
-        why = f"{over[0].domain} holds more than fits" if over else "utilisation is uneven"
-        return LoadNeed(why, not outside)
-
-    def _may_give(self, node_id: str | None) -> bool:
-        """Return whether replicas are moved off the node for its load; a dead one is repair's."""
-        node = self._state.topology.index.get(node_id or "")
-        return node is not None and bool(self._state.topology.eligible[node])
+        if not over:
+            return LoadNeed("utilisation is uneven", relief=False)
+        first = min(over, key=topology.order().__getitem__)
+        return LoadNeed(f"{topology.ids[first]} holds more than fits", not outside)
 
     def note_nothing_found(self, relief: bool) -> None:
         """Remember that a search has found no move."""

@@ -8,7 +8,7 @@ before is held back by the filter: here it is remembered, so that an operator ca
 import numpy as np
 
 from placement.controllers.retry_gate import RetryGate
-from placement.diagnosis import over_capacity
+from placement.diagnosis import OVER_CAPACITY_RULE, Demand, over_capacity
 from placement.model import AlertKind, Code, LoadsReported, Reason, ReportedLoad, SuspectedLoad
 from placement.state import ClusterState
 
@@ -106,15 +106,36 @@ class LoadController:
             stream = state.streams.get(name.rpartition(" ")[0].rpartition("/")[0])
             if stream is None or not stream.shards:
                 state.memory.remember(SUSPECTED, name, None)
-        found = over_capacity(state.topology, loads)
-        over = {f"{each.domain} {each.rule}": each for each in found}
-        known = state.memory.of_kind(FULL)
-        for name in sorted(known.keys() - over.keys()):
+        ids, known = state.topology.ids, state.memory.of_kind(FULL)
+        over = {_overload_name(ids[each.node], each.resource.name) for each in loads.overloads()}
+        for name in sorted(known.keys() - over):
             state.memory.remember(FULL, name, None)
-        for name, each in over.items():
+        if over <= known.keys():
+            return
+        for violation in over_capacity(state.topology, loads, _demands(state)):
+            name = f"{violation.domain} {violation.rule}"
             if name not in known:
                 state.memory.remember(FULL, name, {"since": state.now})
-                state.publisher.alert(AlertKind.OVER_CAPACITY, str(each.domain), each.reason)
+                state.publisher.alert(
+                    AlertKind.OVER_CAPACITY, str(violation.domain), violation.reason
+                )
+
+
+def _overload_name(node_id: str, resource: str) -> str:
+    """Name a node's overload in the memory: the node, and the rule that is broken."""
+    return f"{node_id} {OVER_CAPACITY_RULE} {resource}"
+
+
+def _demands(state: ClusterState) -> list[Demand]:
+    """List what the shards of all placed streams need."""
+    columns, found = state.table.loads, []
+    assert columns is not None, "resources are counted"
+    for stream in state.streams.values():
+        if stream.policy is not None and stream.shards:
+            shards = np.asarray(stream.shards, np.int64)
+            rows, amounts = state.table.padded_rows(shards), columns.of_shards(shards)
+            found.append(Demand(stream.policy, stream.copies, rows, amounts))
+    return found
 
 
 def _name(stream: str, shard: int, resource: str) -> str:

@@ -14,7 +14,7 @@ from placement.diagnosis.disruption import (
 )
 from placement.diagnosis.fixability import FixabilityChecker
 from placement.diagnosis.health import Copies, Health, count_by_rung, quorum_size, worst_of
-from placement.diagnosis.resources import over_capacity, resource_violations, unbalanced
+from placement.diagnosis.resources import OVER_CAPACITY_RULE, over_capacity, unbalanced
 from placement.diagnosis.shard import (
     DRAIN_RULE,
     LEADER_RULE,
@@ -38,16 +38,19 @@ from placement.diagnosis.shard import (
     why_stray,
     why_surplus,
 )
+from placement.diagnosis.shortage import Demand
 
 __all__ = [
     "DRAIN_RULE",
     "LEADER_RULE",
+    "OVER_CAPACITY_RULE",
     "REPLICAS_RULE",
     "SURPLUS_RULE",
     "UNKNOWN",
     "WAITS_FOR_NODES",
     "AffectedShard",
     "Copies",
+    "Demand",
     "Diagnosis",
     "FixabilityChecker",
     "Health",
@@ -66,7 +69,6 @@ __all__ = [
     "nodes_in_maintenance",
     "over_capacity",
     "quorum_size",
-    "resource_violations",
     "shared_nodes",
     "stray_slots",
     "unbalanced",

@@ -12,7 +12,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.assignments import EMPTY, ShardLists, ShardRows, first_occurrences, group_by_size
+from placement.assignments import (
+    EMPTY,
+    ShardLists,
+    ShardRows,
+    first_occurrences,
+    group_by_size,
+    stack_lists,
+)
 from placement.diagnosis.fixability import FixabilityChecker, is_wide
 from placement.diagnosis.health import (
     Copies,
@@ -34,6 +41,7 @@ from placement.diagnosis.shard import (
     colocated_unit,
     stray_slots,
 )
+from placement.diagnosis.shortage import Demand
 from placement.model import (
     AdministrativeState,
     Code,
@@ -135,13 +143,17 @@ _Broken = Mapping[int, Sequence[tuple[Rule, RuleFinding]]]
 
 
 def diagnose_cluster(
-    topology: Topology, streams: Sequence[StreamToDiagnose], loads: NodeLoads | None = None
+    topology: Topology,
+    streams: Sequence[StreamToDiagnose],
+    loads: NodeLoads | None = None,
+    amounts: Mapping[str, NDArray[np.int64]] | None = None,
 ) -> Diagnosis:
     """Diagnose all streams of a cluster.
 
     The streams' nodes are indexes of `topology`. Violations come in the order of `streams`; in a
     stream by shard, then those of the stream as a whole; then those of nodes. `loads`: the
-    resources that the nodes bear, where any is counted.
+    resources that the nodes bear, where any is counted; `amounts`: what the shards of each stream
+    need, a row for each resource.
     """
     groups = [_Group(topology, [streams[at] for at in places]) for places in _group_alike(streams)]
     load = sum((group.load for group in groups), np.zeros(topology.size, np.int64))
@@ -155,7 +167,8 @@ def diagnose_cluster(
         scopes.extend(scope for scope in tags if scope not in scopes)
     findings = [found[each.spec.stream] for each in streams]
     copies = tuple(each.copies for each in findings)
-    resources = () if loads is None else resource_violations(topology, loads)
+    demands = [_demand(each, amounts[each.spec.stream]) for each in streams] if amounts else []
+    resources = () if loads is None else resource_violations(topology, loads, demands)
     violations = [violation for each in findings for violation in each.violations]
     return Diagnosis(
         (*violations, *capacity_violations(topology, load), *resources),
@@ -164,6 +177,11 @@ def diagnose_cluster(
         critical_domains(copies, topology, scopes),
         tuple(narrow for each in findings for narrow in each.narrow),
     )
+
+
+def _demand(stream: StreamToDiagnose, amounts: NDArray[np.int64]) -> Demand:
+    copies = stream.policy.copies(stream.spec.replication_factor)
+    return Demand(stream.policy, copies, stack_lists(stream.shards)[0], amounts)
 
 
 def _group_alike(streams: Sequence[StreamToDiagnose]) -> list[list[int]]:

@@ -4,13 +4,14 @@ The stream alerts to the first; `placer check` shows both. What the nodes bear c
 of record or from a cluster file.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from placement.diagnosis.shard import NODE_LEVEL
-from placement.model import Code, Reason, Resource, Violation, ViolationClass
-from placement.rules import UNSTATED, NodeLoads, Strength, band_edges
+from placement.diagnosis.shortage import Demand, ShortageProver
+from placement.model import Code, Reason, Violation, ViolationClass
+from placement.rules import NodeLoads, Strength, band_edges
 from placement.topology import Topology
 from placement.wording import format_amount
 
@@ -18,27 +19,36 @@ OVER_CAPACITY_RULE = "fits"
 BALANCE_RULE = "balance of"
 
 
-def resource_violations(topology: Topology, loads: NodeLoads) -> Iterator[Violation]:
-    """Yield a violation for each node and resource, those over capacity first, in natural order."""
-    yield from over_capacity(topology, loads)
+def resource_violations(
+    topology: Topology, loads: NodeLoads, demands: Sequence[Demand]
+) -> Iterator[Violation]:
+    """Yield a violation for each node and resource, those over capacity first, in natural order.
+
+    `demands`: all streams.
+    """
+    yield from over_capacity(topology, loads, demands)
     yield from unbalanced(topology, loads)
 
 
-def over_capacity(topology: Topology, loads: NodeLoads) -> Iterator[Violation]:
+def over_capacity(
+    topology: Topology, loads: NodeLoads, demands: Sequence[Demand]
+) -> Iterator[Violation]:
     """Yield a violation for each node that bears more of a resource than fits into it.
 
-    Unfixable where the fleet as a whole has less room than is needed; the reason says how much.
+    Unfixable where a place has less room than its shards need; the reason says how much and where.
     """
+    prover = ShortageProver(topology, loads, demands)
     ranks = topology.order()
     found = sorted(loads.overloads(), key=lambda each: (int(ranks[each.node]), each.resource.name))
     for each in found:
         name, resource = topology.ids[each.node], each.resource.name
-        missing = _missing_room(topology, loads, each.resource)
+        shortage = prover.find(each)
         load, limit = (format_amount(amount, resource) for amount in (each.load, each.limit))
         message = f"node {name} bears {load} of {resource}, {limit} may be filled"
-        if missing:
-            message += f"; {format_amount(missing, resource)} more would be needed on other nodes"
-        kind = ViolationClass.UNFIXABLE if missing else ViolationClass.FIXABLE
+        if shortage:
+            more = format_amount(shortage.amount, resource)
+            message += f"; {more} more would be needed {shortage.place}"
+        kind = ViolationClass.UNFIXABLE if shortage else ViolationClass.FIXABLE
         reason = Reason(Code.OVER_CAPACITY, message, each.limit, each.load)
         rule = f"{OVER_CAPACITY_RULE} {resource}"
         yield _violation(rule, Strength.REQUIRED, each.load, each.limit, kind, reason, name)
@@ -67,16 +77,6 @@ def unbalanced(topology: Topology, loads: NodeLoads) -> Iterator[Violation]:
             amounts, kind = (int(borne[node]), edge), ViolationClass.FIXABLE
             rule = f"{BALANCE_RULE} {resource.name}"
             yield _violation(rule, Strength.PREFERRED, *amounts, kind, reason, name)
-
-
-def _missing_room(topology: Topology, loads: NodeLoads, resource: Resource) -> int:
-    """Compute how much room all nodes together lack; 0 if some node takes any amount."""
-    row = loads.resources.index(resource)
-    limit, borne, usable = loads.limit[row], loads.borne[row], topology.eligible
-    if (limit[usable] == UNSTATED).any():
-        return 0
-    excess = int(np.maximum(borne - limit, 0)[limit != UNSTATED].sum())
-    return max(excess - int(np.maximum(limit - borne, 0)[usable].sum()), 0)
 
 
 def _violation(

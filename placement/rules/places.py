@@ -43,6 +43,10 @@ class Exactly(Rule):
         """The domains that are to hold a replica."""
         return tuple(domain for domain, count in self.counts if count)
 
+    def least_within(self, domain: Location) -> int:
+        """Count the replicas of a shard that the listed domains inside this one want."""
+        return missing_count(tuple(c for c in self.counts if c[0].is_within(domain)), {})
+
     def penalty(self, context: RuleContext) -> Penalties:
         """Count the replicas above the domain's number with one more; NEVER outside all domains."""
         result = np.full(context.topology.size, NEVER, np.int64)
@@ -77,6 +81,10 @@ class AtLeastIn(Rule):
     def places(self) -> tuple[Location, ...]:
         """The domains that are to hold a replica."""
         return tuple(domain for domain, count in self.counts if count)
+
+    def least_within(self, domain: Location) -> int:
+        """Count the replicas of a shard that the listed domains inside this one want."""
+        return missing_count(tuple(c for c in self.counts if c[0].is_within(domain)), {})
 
     def penalty(self, context: RuleContext) -> Penalties:
         """Count the replicas that the listed domains still lack beyond those left to place."""

@@ -175,6 +175,10 @@ class Rule(ABC):
         """Places in which the rule wants a replica."""
         return ()
 
+    def least_within(self, _domain: Location, /) -> int:
+        """Count the replicas of a shard that the rule wants within a domain at least."""
+        return 0
+
     @property
     def needed_tags(self) -> tuple[tuple[str, str], ...]:
         """Tags that a node must carry."""

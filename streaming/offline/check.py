@@ -217,7 +217,8 @@ def check_cluster(document: Document, asked: CheckOptions) -> CheckResult:
             examined.append(replace(prepared, out_of_sync=behind, unobserved=unknown))
     shard_loads = count_shards(cluster, examined)
     loads = None if shard_loads is None else shard_loads.on_nodes(state.topology, examined)
-    found = diagnose_cluster(state.topology, examined, loads)
+    amounts = None if shard_loads is None else shard_loads.by_stream
+    found = diagnose_cluster(state.topology, examined, loads, amounts)
     named = tuple(sorted(lost, key=natural_key))
     parts = (tuple(examined), tuple(refused), named, shard_loads, loads)
     return CheckResult(document, asked, state.topology, found, *parts)

@@ -228,7 +228,8 @@ def plan_moves(document: Document, wanted: PlanOptions) -> PlanResult:
     after = _streams_after(topology, check.examined, found)
     shard_loads = check.shard_loads
     loads = None if shard_loads is None else shard_loads.on_nodes(topology, after)
-    left = diagnose_cluster(topology, after, loads).violations
+    amounts = None if shard_loads is None else shard_loads.by_stream
+    left = diagnose_cluster(topology, after, loads, amounts).violations
     return PlanResult(
         document,
         check,

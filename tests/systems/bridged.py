@@ -234,6 +234,7 @@ class BridgedKafka:
         self, gone: Collection[int] = (), foreign: Mapping[int, int] | None = None
     ) -> None:
         """Return when the cluster is at rest, and stays so for a look."""
+
         def is_at_rest() -> bool:
             return not self.why_not_at_rest(gone, foreign)
 

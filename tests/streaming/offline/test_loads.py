@@ -138,7 +138,7 @@ def test_a_full_node_fails_a_check() -> None:
     (violation,) = answer["violations"]
     assert (status, violation["reason"]["code"]) == (1, "OVER_CAPACITY")
     assert (violation["domain"], violation["class"]) == ("n", "unfixable")
-    assert "50 bytes more would be needed on other nodes" in violation["reason"]["message"]
+    assert "50 bytes more would be needed on one node" in violation["reason"]["message"]
     assert asked("check", "--fail-on", "fixable", document=document)[0] == 0
     # No plan mends it.
     status, answer = asked("plan", document=document)
