@@ -111,6 +111,7 @@ def run(
             settings.spark.driver_memory,
             settings.resolved_spark_options(),
             settings.checkpoint,
+            reads_loads=bool(settings.resources),
         )
         locator = None
         try:

@@ -1,10 +1,10 @@
 """`make bench`: how fast and evenly we place and plan beside our peers, and the latency.
 
-`python -m tests.benchmarks placement`, `planning`, `resources`, `offline`, `latency`, `recovery`,
-`reassignment` or `healing` measures one part. The first three run in this process and in those of
-the peers, the fourth runs the command line. For latency the application and the floor beneath it
-run as processes of their own, one after the other, on one embedded broker; the last two start
-brokers.
+`python -m tests.benchmarks placement`, `planning`, `resources`, `offline`, `latency`, `loads`,
+`recovery`, `reassignment` or `healing` measures one part. The first three run in this process and
+in those of the peers, the fourth runs the command line. For latency the application and the floor
+beneath it run as processes of their own, one after the other, on one embedded broker; the last
+two start brokers.
 """
 
 import dataclasses
@@ -39,6 +39,7 @@ from tests.benchmarks import (
     recovering,
     recovering_report,
     report,
+    reporting,
     resources,
 )
 from tests.benchmarks.measure import FLOOR, PLACER, Load, Plan, measure
@@ -149,6 +150,21 @@ def latency(
         _write(report.as_json(about, dataclasses.asdict(plan), answered))
     else:
         report.show(Console(), about, answered)
+
+
+@app.command("loads")
+def reported(quick: QuickOption = False, output: OutputOption = Output.TEXT) -> None:
+    """Measure decisions while all nodes report the loads of their replicas, and while none does."""
+    about, extent = machine.describe(), reporting.QUICK if quick else reporting.FULL
+    with (
+        EmbeddedBroker() as broker,
+        TemporaryDirectory(prefix="placer-bench-") as scratch,
+        Progress(console=Console(stderr=True), transient=True) as progress,
+    ):
+        tell = partial(_describe, progress, progress.add_task("", total=None))
+        found = reporting.measure(extent, broker, Path(scratch), tell)
+    taken = {"loads": reporting.body(found)}
+    _report_part(output, about, taken, partial(reporting.show, extent=extent, found=found))
 
 
 @app.command()
