@@ -49,6 +49,10 @@ _SHOWN_MAX = "20"
 # its own no decision waits for it (beside 33,000 reports a second: 95 % within 1.18 times what they
 # take alone, instead of 1.56).
 _TASKS, _TASKS_WITH_LOADS = 2, 3
+# As on a cluster. A task asks the leader of its partition where it ends, and fails where there is
+# none for `socket.timeout.ms`: a broker that dies is fenced after 9 s by default. Spark's default
+# of one failure on a single machine would end the application with it.
+_TASK_FAILURES_MAX = 4
 # The name of a socket takes 104 bytes where least is allowed; Spark's own part of it takes 42.
 _SOCKET_DIR_CHARS = 60
 _SECRETS = r"(?i)secret|password|token|access.?key|jaas|keystore"
@@ -136,7 +140,8 @@ def open_session(
     there will be the query of loads beside the one that decides. What the JVM prints goes to
     `spark.log` in `scratch`. Raises JarsUnavailable or JavaUnavailable.
     """
-    master = f"local[{_TASKS_WITH_LOADS if reads_loads else _TASKS}]"
+    tasks = _TASKS_WITH_LOADS if reads_loads else _TASKS
+    master = f"local[{tasks},{_TASK_FAILURES_MAX}]"
     paths = ensure_jars("connector")
     os.environ["JAVA_HOME"] = str(find_java().home)
     os.environ.setdefault("MALLOC_ARENA_MAX", _MALLOC_POOLS)
