@@ -201,6 +201,7 @@ class CellStatus:
             "kind": move.kind,
             "remove": move.remove,
             "add": move.add,
+            "leader": move.leader,
             "state": move.state,
             "cause": move.cause,
             "seconds": max(self.at_ms - move.issued_at, 0) / 1000,

@@ -284,6 +284,7 @@ def _move(move: Move) -> dict[str, Any]:
         "remove": move.remove,
         "add": move.add,
         "source": move.source,
+        "leader": move.leader,
         "state": move.state,
         "cause": move.cause,
         "issued_at": move.issued_at,

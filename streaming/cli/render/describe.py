@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from placement.wording import format_count
 from streaming.cli.render.console import Table, shorten
 from streaming.cli.render.progress import blocked_lines, order_text
-from streaming.cli.render.status import STYLES, indent
+from streaming.cli.render.status import STYLES, indent, name_target
 from streaming.cli.times import ago_text, duration_text
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def _moves(label: str, moves: Sequence[Body], at_ms: int) -> Iterator[Line]:
     if not moves:
         yield label, "none"
     for number, move in enumerate(moves[:_ROWS_MAX]):
-        way = f"{move['remove'] or '-'} -> {move['add'] or '-'}"
+        way = f"{move['remove'] or '-'} -> {name_target(move)}"
         shard, age = f"{move['stream']}/{move['shard']}", ago_text(move["issued_at"], at_ms)
         said = f"{shard} {move['kind']} {way}, {move['cause']}, {move['state']}, issued {age}"
         yield "" if number else label, said

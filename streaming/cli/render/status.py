@@ -352,7 +352,7 @@ def _moves(body: Mapping[str, Any], width: int) -> list[Any]:
             f"{each['stream']}/{each['shard']}",
             each["kind"],
             each["remove"] or "-",
-            each["add"] or "-",
+            name_target(each),
             each["state"],
             duration_text(each["seconds"]),
             each["cause"],
@@ -363,6 +363,11 @@ def _moves(body: Mapping[str, Any], width: int) -> list[Any]:
     left_out = ("state", "kind", "cause", "age")
     table = Table(columns, rows, right=("age",), first_left_out=left_out)
     return [Text(), Text(title, "bold"), *table.lines(width)]
+
+
+def name_target(move: Mapping[str, Any]) -> str:
+    """Name the node that a move is for: the one that gets a replica, or is to lead."""
+    return move["add"] or (f"{move['leader']} leads" if move["leader"] else "-")
 
 
 def indent(label: str, text: Any, width: int) -> list[Any]:
