@@ -220,6 +220,12 @@ def stream(
         bool, typer.Option("--alter", help="Change a stream; what is not given stays as it is.")
     ] = False,
     drop: Annotated[bool, typer.Option("--drop", help="Drop a stream and its replicas.")] = False,
+    adopt: Annotated[
+        bool,
+        typer.Option(
+            "--adopt", help="Of a new stream: it has replicas, which placer send observation names."
+        ),
+    ] = False,
     uid: Uid = None,
     sequence: Sequence = None,
 ) -> None:
@@ -230,6 +236,8 @@ def stream(
     given: dict[str, Any] = {"shards": shards, "replication_factor": rf}
     given |= {"placement_policies": policies, "policy": parse_mapping(policy)}
     fields: dict[str, Any] = {"stream": name, "sequence": _sequence(sequence), "uid": uid}
+    if adopt and (alter or drop):
+        raise typer.BadParameter("--adopt is of a new stream only")
     if drop:
         if alter or any(value is not None for value in given.values()):
             raise typer.BadParameter("--drop takes no option that describes a stream")
@@ -245,6 +253,7 @@ def stream(
     else:
         fields |= {**given, "shards": 1 if shards is None else shards}
         fields["replication_factor"] = 3 if rf is None else rf
+        fields["adopt"] = "observed" if adopt else None
         _send("streams.v1", "StreamCreated", name, fields, settings)
 
 
@@ -321,6 +330,14 @@ def observation(
         str | None,
         typer.Option("--in-sync", metavar="NODE,...", help="Nodes with a complete replica."),
     ] = None,
+    following: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--following",
+            metavar="NODE,...",
+            help="The same of the next shard of the stream, and so on; may be repeated.",
+        ),
+    ] = None,
     uid: Uid = None,
 ) -> None:
     """Report where the replicas of a shard are now, as its executor does; the record follows."""
@@ -332,6 +349,7 @@ def observation(
         "replicas": _names(replicas),
         "leader": leader,
         "in_sync": None if in_sync is None else _names(in_sync),
+        "following": [_names(each) for each in following] if following else None,
         "uid": uid,
     }
     _send("acks.v1", "ReplicasObserved", f"{stream_name}/{number}", fields, settings)

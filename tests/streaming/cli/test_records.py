@@ -105,6 +105,20 @@ class TestSend:
                 {"epoch": 3, "replicas": ("n1", "n2"), "leader": "n1", "in_sync": ("n1",)},
             ),
             (
+                "observation orders/0 --epoch 0 --replicas n1,n2 --following n2,n3 --following n3",
+                "acks.v1",
+                "ReplicasObserved",
+                "orders/0",
+                {"replicas": ("n1", "n2"), "following": (("n2", "n3"), ("n3",))},
+            ),
+            (
+                "stream orders --shards 3 --rf 2 --adopt",
+                "streams.v1",
+                "StreamCreated",
+                "orders",
+                {"shards": 3, "adopt": "observed"},
+            ),
+            (
                 "ack progressed --move m1 --shard orders/0 --bytes-done 3 --bytes-total 9",
                 "acks.v1",
                 "MoveProgressed",
