@@ -18,7 +18,7 @@ from tests.simulation.mutations import MUTATIONS, mutated, seeds_to_catch
 from tests.simulation.shrink import as_case, failing, shrink
 from tests.simulation.wishes import NOT_PLAYED, POLICIES
 
-SEEDS = 200
+SEEDS = 150
 # Faults that are found within a few seeds; `python -m tests.simulation --mutations` tries all.
 QUICKLY_FOUND = (
     "suspects_are_dead",

@@ -12,7 +12,7 @@ from tests.builders.drawn import seeds
 from tests.oracle.log import records_of
 from tests.simulation.history import History
 
-SEEDS = 24
+SEEDS = 12
 NEVER = 1 << 40
 
 

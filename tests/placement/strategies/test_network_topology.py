@@ -45,7 +45,7 @@ def natural_replicas(ring, token, replication):
 
 def test_random_rings_give_the_lists_of_the_source():
     rng = random.Random(4)
-    for _ in range(share(150)):
+    for _ in range(share(75)):
         names = [(f"n{i}", f"dc{rng.randint(1, 3)}", f"r{rng.randint(1, 4)}") for i in range(12)]
         tokens = rng.sample(range(-500, 500), 36)
         ring = [(token, *names[i % 12]) for i, token in enumerate(tokens)]
