@@ -104,9 +104,10 @@ class ShortageProver:
 
     def _least_copies(self, demand: Demand, place: _Place) -> int:
         """Count the copies of each shard of a stream that must stand in a place, or fewer."""
-        key = repr(demand.policy), demand.copies, place.words
+        key = repr(demand.policy), demand.copies, place.mask.tobytes()
         if key not in self._known:
-            self._known[key] = self._count_least(demand.policy, demand.copies, place)
+            least = self._count_least(demand.policy, demand.copies, place)
+            self._known[key] = min(least, int((place.mask & self._topology.eligible).sum()))
         return self._known[key]
 
     def _count_least(self, policy: Policy, copies: int, place: _Place) -> int:

@@ -164,6 +164,14 @@ CASES: tuple[tuple[str, Fleet, str], ...] = (
         "; 5 bytes more would be needed on the 2 nodes that the policy admits",
     ),
     (
+        "of two copies one finds a node: no room is needed for the other",
+        Fleet(
+            [("/eu/a", 20), ("/us/a", 90), ("/us/a", 90), ("/us/b", 90)],
+            [Stream(POLICIES[5], 2, [[0]] * 3, [10] * 3)],
+        ),
+        "; 10 bytes more would be needed in /eu/a",
+    ),
+    (
         "a shard that is larger than any node",
         Fleet(one_each(20, 25, 25, 25), [Stream(POLICIES[0], 1, [[0]], [30])]),
         "; 5 bytes more would be needed on one node, for its largest shard",
