@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from placement.allocator.choose import choose
 from placement.allocator.view import ReplicaRequest, View
 from placement.model import Reason
-from placement.rules import Mask, Rule, RuleSet, Strength
+from placement.rules import ANY_ROOM, Mask, Rule, RuleSet, Strength
 from placement.topology import Topology, classify_nodes
 
 # Steps of one plan; a step costs about 0.1 ms, so that a plan spends two seconds at most.
@@ -120,7 +120,7 @@ def _pick_one_of_each(found: NDArray[np.int64], view: View) -> list[int]:
     kinds = node_kinds(topology)
     if not len(found):
         return []
-    room = np.where(topology.capacity < 0, 1 << 40, topology.capacity - view.load)
+    room = np.where(topology.capacity < 0, ANY_ROOM, topology.capacity - view.load)
     load = view.load / topology.weight
     order = np.lexsort((topology.order()[found], load[found], -room[found]))
     ranked = found[order]

@@ -18,16 +18,13 @@ from placement.assignments import EMPTY, AssignmentTable
 from placement.hashing import hash64
 from placement.model import Reason, StreamSpec
 from placement.policy import Policy
-from placement.rules import Mask, NodeLoads, RuleContext
+from placement.rules import ANY_ROOM, Mask, NodeLoads, RuleContext
 from placement.topology import NodeFilter, Scope, Topology
 
 # How far above its share a node counts as near the mean: the bound of `cost`, and of rebalancing
 # tools (Cruise Control's `replica.count.balance.threshold` is 1.1).
 _NEAR = 0.1
 
-
-# More than any node can be asked to hold.
-_UNLIMITED = 1 << 40
 
 # Nodes of equal utilisation are told apart by their replicas: a million of them weigh less than a
 # thousandth of a capacity.
@@ -193,7 +190,7 @@ class View:
     def room(self) -> NDArray[np.int64]:
         """Count the replicas that the capacities of each node still allow."""
         capacity = self.topology.capacity
-        room = np.where(capacity < 0, _UNLIMITED, capacity - self.load)
+        room = np.where(capacity < 0, ANY_ROOM, capacity - self.load)
         return room if self.loads is None else np.minimum(room, self.loads.room())
 
     def has_room(self, replicas: int = 1) -> Mask:

@@ -16,6 +16,7 @@ from placement.rules.domains import (
 from placement.rules.evaluate import broken_rows, find_breaches
 from placement.rules.feasibility import FeasibilityQuery, why_not
 from placement.rules.fits import (
+    ANY_ROOM,
     BOUNDLESS,
     UNSTATED,
     NodeLoads,
@@ -73,6 +74,7 @@ from placement.rules.supply import (
 )
 
 __all__ = [
+    "ANY_ROOM",
     "BOUNDLESS",
     "NEVER",
     "UNSTATED",

@@ -23,8 +23,8 @@ UNSTATED = -1
 # More than any node holds of anything, and below the overflow of two of them.
 BOUNDLESS = 1 << 61
 
-# More replicas than any node can be asked to hold.
-_ANY = 1 << 40
+# Room for more replicas than any node can be asked to hold.
+ANY_ROOM = 1 << 40
 
 
 def capacities(topology: Topology, resources: Sequence[Resource]) -> Integers:
@@ -134,8 +134,8 @@ class NodeLoads:
         """Count the shards of this size that still fit into each node."""
         share = self.shard[:, None]
         free = np.maximum(self.limit - self.borne, 0)
-        fitting = np.where((self.limit < 0) | (share <= 0), _ANY, free // np.maximum(share, 1))
-        found: Integers = fitting.min(axis=0, initial=_ANY)
+        fitting = np.where((self.limit < 0) | (share <= 0), ANY_ROOM, free // np.maximum(share, 1))
+        found: Integers = fitting.min(axis=0, initial=ANY_ROOM)
         return found
 
     def fits(self, replicas: int = 1) -> Mask:
