@@ -41,7 +41,8 @@ class JournalEntry(Message):
 
     `events` is a list of `[kind, fields]`; a long batch is cut into `chunks`, `chunk` counting
     from 0. `caught_up` says whether the source had been read to its end, which gates repairs.
-    `configuration`, in the first entry of each writer, is what decides beside the events.
+    `configuration`, in the first entry of each writer, is what decides beside the events; `rebuilt`
+    is false there where the writer had followed the one before and went on with that state.
     """
 
     cell: Id = Field(description="The cell whose batch it is. It is the record's key.")
@@ -56,6 +57,11 @@ class JournalEntry(Message):
     configuration: dict[str, JsonValue] | None = Field(
         default=None,
         description="What decides beside the events; in the first entry of each writer.",
+    )
+    rebuilt: bool = Field(
+        default=True,
+        description="In the first entry of each writer: whether it began with a state rebuilt from "
+        "the topics. False: it had followed the writer before it, and went on with that state.",
     )
     events: Items[Annotated[tuple[Text, dict[str, JsonValue]], Field(strict=False)]] = Field(
         description="The events in the order in which they were applied, each as `[kind, fields]`."
@@ -95,7 +101,8 @@ class CommitMarker(Message):
     outputs, `digest` the hash of the state of record, in hexadecimal, by the formula
     `digest_version`, `configuration` what decides
     beside the events, `ignored` how many records changed nothing, by reason, since the cell's first
-    start, `format` the version of all that a restart reads.
+    start, `format` the version of all that a restart reads. `instance` and `version` name the
+    process that wrote it; `released` tells that this was its last commit.
     """
 
     cell: Id = Field(description="The cell that committed. It is the record's key.")
@@ -129,6 +136,17 @@ class CommitMarker(Message):
     format: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
         description="Version of all that a restart reads; a newer one than it knows is refused.",
+    )
+    instance: Id | None = Field(
+        default=None, description="The process that committed, by the id it has while it runs."
+    )
+    version: Text | None = Field(
+        default=None, description="Version of the reconciler that committed."
+    )
+    released: bool = Field(
+        default=False,
+        description="Whether this is the writer's last commit, so that a standby may take over at "
+        "once.",
     )
 
     def record_key(self) -> str:

@@ -42,6 +42,8 @@ from schemas.requests import Request
 
 # Ticks of all partitions share one key: they are told apart by the partition they are in.
 TICK_KEY = "tick"
+# The roles of those who write them; a standby that takes over is a claimant for a moment.
+ACTIVE, STANDBY, CLAIMANT = "active", "standby", "claimant"
 
 # Digits of the largest count there is (limits.COUNT_MAX).
 _DIGITS_MAX = 10
@@ -53,6 +55,7 @@ RoundTrips = Annotated[dict[Location, RoundTrip | None], Field(max_length=limits
 
 # A word that the core does not know is answered with a rejected decision, which its author sees; a
 # dead letter he would not. So the schema lists the words, and the model takes any.
+Role = Literal["active", "standby", "claimant"]
 Repair = Annotated[Text, Field(json_schema_extra={"enum": ["all", "dead_only"]})]
 Quorum = Count | Annotated[Text, Field(json_schema_extra={"enum": ["majority", "one"]})]
 
@@ -229,7 +232,8 @@ class NodeInventory(Message):
 class Tick(Message):
     """A tick that the reconciler writes to every partition of `nodes.v1` about once a second.
 
-    With it the silence of nodes can be measured in the log. Key: `tick`.
+    With it the silence of nodes can be measured in the log. Key: `tick`. A standby writes ticks to
+    the first partition alone, by which others know that it is there.
     """
 
     partition: Index = Field(
@@ -238,8 +242,22 @@ class Tick(Message):
     partitions: Index = Field(
         description="How many partitions `nodes.v1` had when the tick was written."
     )
-    writer_epoch: Ordinal = Field(description="The epoch of the writer that wrote it.")
+    writer_epoch: Ordinal = Field(
+        description="The epoch of the writer that wrote it; 0 from a standby."
+    )
     number: Ordinal = Field(description="Number of the tick, from 1 at each start of a writer.")
+    role: Role = Field(
+        default="active",
+        description="active: it decides. standby: it follows the active one. claimant: a standby "
+        "that takes over; of several the first in the log does.",
+    )
+    instance: Id | None = Field(
+        default=None, description="The process that wrote it, by the id it has while it runs."
+    )
+    proven: Ordinal | None = Field(
+        default=None,
+        description="Sequence of the last commit of which a standby has proven the state.",
+    )
 
     def record_key(self) -> str:
         """Return the key of all ticks."""

@@ -23,7 +23,7 @@ class Action(StrEnum):
 
     These are `drain`, `undrain`, `maintenance`, `cordon`, `uncordon`, `approve_relocation`,
     `override_hold`, `cancel_move`, `rebalance`, of nodes `forget` and `release`, of shards
-    `confirm_load`.
+    `confirm_load`, of the cell `handover`.
     """
 
     DRAIN = "drain"
@@ -38,6 +38,7 @@ class Action(StrEnum):
     FORGET = "forget"
     RELEASE = "release"
     CONFIRM_LOAD = "confirm_load"
+    HANDOVER = "handover"
 
 
 class OperatorRequest(Message):
@@ -163,6 +164,13 @@ class ConfirmLoad(OperatorRequest):
     action = Action.CONFIRM_LOAD
 
 
+class Handover(OperatorRequest):
+    """Let a standby take over from the active reconciler at once, as before an upgrade. `target` is
+    the cell."""
+
+    action = Action.HANDOVER
+
+
 Request = (
     Drain
     | Undrain
@@ -176,4 +184,5 @@ Request = (
     | ForgetNode
     | ReleaseNode
     | ConfirmLoad
+    | Handover
 )

@@ -4,56 +4,53 @@
         --> Reconciler.apply --> outbox --> decisions, assignments, moves, ..., commit marker
 
 Every start is the same: fence, rebuild from the topics, fresh checkpoint at the
-marker. Every failure ends the process; a restart is the recovery.
+marker. Every failure ends the process; a restart is the recovery. A standby does all of it but the
+fencing beforehand, and follows the active one until it is gone.
 """
 
 import logging
-import os
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import asdict
-from errno import EACCES, EDQUOT, EFBIG, EIO, ENOSPC, EROFS, ESTALE
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaException
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
-from placement.liveness import Timers
-from placement.load_reports import LoadBands
-from placement.model import FlapPolicy
 from placement.nodes import KIND as LOCATIONS
 from schemas.topics import CATALOGUE, DECIDING_TOPICS, NODES, full_name
 from streaming.administration import count_partitions, diff_topics, find_missing_rights
+from streaming.brokers import connect, read_end_offsets
 from streaming.errors import AccessRefused, StreamingError
-from streaming.ingest import (
-    OUTPUT_SCHEMA,
-    STATE_SCHEMA,
-    NodeLifecycle,
-    initial_liveness_tables,
-    make_packing_plan,
-    pack_stream,
-    subscribe,
-)
 from streaming.locations import CloudLocator, CommandLocator, FileLocator, Locator
 from streaming.observability import BatchTrace, Endpoint, LogEvent, Observer, log_event
-from streaming.outbox import Outbox
+from streaming.outbox import Outbox, try_transaction
 from streaming.pipeline import (
     SMALL_BATCH_RECORDS_MAX,
     Arrivals,
     BatchApplier,
     LoadIntake,
     LoadQuery,
+    QueryFailed,
     Ticker,
+    bands_of,
+    check_scratch,
     close_session,
+    find_disk_fault,
+    is_session_open,
+    make_scratch,
     open_session,
+    rehearse,
+    start_decision_query,
+    tick_interval_seconds,
 )
+from streaming.presence import PARTITION, TickAuthor
 from streaming.recovery import Recovered, recover
-from streaming.settings import Settings, core_configuration, spark_client_options
+from streaming.settings import Settings, core_configuration, name_instance, spark_client_options
+from streaming.standby import Standby, StandbyOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,19 +63,8 @@ _WATCH_SECONDS = 0.2
 _STOP_TIMEOUT_SECONDS = 30.0
 # Settings of topics that guarantees rest on; an operator may change the others.
 _PROMISES = ("message.timestamp.type", "cleanup.policy")
-
-# How the system says that a disk does not serve, in whatever Spark makes of it.
-_DISK_FAULTS = tuple(
-    os.strerror(number) for number in (ENOSPC, EDQUOT, EFBIG, EIO, EROFS, EACCES, ESTALE)
-)
 # How all the clients' errors speak of a right that is missing.
 _REFUSED = "authorization"
-# A page: as little as the scratch directory has to have room for, for a start to be tried.
-_PROBE_BYTES = 4096
-
-
-class QueryFailed(StreamingError):
-    """The streaming query ended by itself."""
 
 
 def run(
@@ -87,11 +73,14 @@ def run(
     on_ready: Callable[[], None],
     stop: threading.Event,
     accept_gap: bool = False,
+    standby: StandbyOptions | None = None,
+    on_standby: Callable[[str], None] = lambda _: None,
 ) -> int:
     """Run until `stop` is set; returns the exit status.
 
-    `on_ready` is called once, when the first batch has been taken. `accept_gap`: start although
-    input was deleted before it was read. Raises StreamingError with what
+    `on_ready` is called each time when the first batch has been taken. `accept_gap`: start although
+    input was deleted before it was read. `standby`: stand by until the role of the active one is
+    free; `on_standby` is told behind whom. Raises StreamingError with what
     a person has to do about it; everything else is a bug.
     """
     assert settings.checkpoint is not None, "the command line asks for it"
@@ -100,55 +89,213 @@ def run(
     bootstrap, prefix = settings.kafka.bootstrap_servers, settings.topics.prefix
     _check_topics(bootstrap, prefix, options)
     counts = count_partitions(bootstrap, prefix, options=options)
-    outputs = {t.name: counts[t.name] for t in CATALOGUE if t.direction == "out"}
-    outbox = Outbox(bootstrap, prefix, settings.cell, outputs, options)
     observer = Observer(settings.cell)
     with _endpoint(settings, observer), ThreadPoolExecutor(max_workers=1) as beside:
+        process = _Process(settings, options, counts, observer, beside, stop, accept_gap)
+        if standby is None:
+            return process.run(on_ready)
+        return process.run_as_standby(standby, on_ready, on_standby)
+
+
+class _Process:
+    """What one process of the application has, whichever role."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        options: dict[str, str],
+        counts: dict[str, int],
+        observer: Observer,
+        beside: ThreadPoolExecutor,
+        stop: threading.Event,
+        accept_gap: bool,
+    ) -> None:
+        """`counts`: partitions of all topics by short name."""
+        self._settings, self._options, self._counts = settings, options, counts
+        self._observer, self._beside, self._stop = observer, beside, stop
+        self._accept_gap = accept_gap
+        # What has run once has nothing to rehearse.
+        self._has_decided = False
+        self._instance = name_instance(settings)
+        self._at = (settings.kafka.bootstrap_servers, settings.topics.prefix)
+        self._outputs = {t.name: counts[t.name] for t in CATALOGUE if t.direction == "out"}
+
+    def run(self, on_ready: Callable[[], None]) -> int:
+        """Become the writer at once, and decide until the end."""
+        outbox = self._make_outbox()
         # Spark takes seconds to start; the state is read in the meantime.
-        recovery = beside.submit(_recover, settings, outbox, outputs, options, accept_gap)
-        spark = open_session(
+        recovery = self._beside.submit(self._recover, outbox)
+        spark = self._open_session()
+        try:
+            self._decide(spark, outbox, recovery.result(), on_ready)
+            return 0
+        finally:
+            close_session(spark)
+
+    def run_as_standby(
+        self,
+        how: StandbyOptions,
+        on_ready: Callable[[], None],
+        on_standby: Callable[[str], None],
+    ) -> int:
+        """Stand by and decide in turn, until `stop` is set."""
+        missing = find_missing_rights(*self._at, self._options)
+        if missing:
+            raise AccessRefused(
+                f"{'; '.join(missing)}. A standby needs the rights of the active one; `placer "
+                "topics acls` prints the commands"
+            )
+        try_transaction(*self._at, self._settings.cell, self._options)
+        standby = self._make_standby(how)
+        starting: Future[None] = self._beside.submit(standby.start)
+        try:
+            spark = self._open_session()
+            try:
+                starting.result()
+                while True:
+                    on_standby(standby.describe())
+                    won = self._stand_by(spark, standby)
+                    standby.close()
+                    if won is None:
+                        log_event(LogEvent.STOPPED)
+                        return 0
+                    if not self._decide(spark, *won, on_ready):
+                        return 0
+                    # Handed over: another one is to have the role.
+                    standby = self._make_standby(how)
+                    standby.start()
+                    standby.stand_back()
+            finally:
+                close_session(spark)
+        finally:
+            standby.close()
+
+    def _stand_by(self, spark: "SparkSession", standby: Standby) -> tuple[Outbox, Recovered] | None:
+        """Follow the active one until this process has the role; None where it was stopped."""
+        # Connected beforehand: it fences nobody.
+        outbox = self._make_outbox()
+        failed = threading.Event()
+        waiting = self._beside.submit(standby.wait, lambda: self._stop.is_set() or failed.is_set())
+        try:
+            if not (standby.is_due or self._has_decided):
+                self._rehearse(spark, standby, waiting)
+            standby.let_claim()
+            while not waiting.done():
+                if not is_session_open(spark):
+                    raise QueryFailed("the JVM of Spark has ended while this process stood by")
+                self._stop.wait(_WATCH_SECONDS / 4)
+        except BaseException:
+            failed.set()
+            raise
+        if not waiting.result():
+            return None
+        recovered = standby.take_over(outbox, self._outputs, self._accept_gap)
+        epoch, followed = recovered.writer_epoch + 1, recovered.followed
+        log_event(LogEvent.TOOK_OVER, writer_epoch=epoch, followed=followed)
+        return outbox, self._note_gaps(recovered)
+
+    def _rehearse(self, spark: "SparkSession", standby: Standby, waiting: Future[bool]) -> None:
+        """Run the query once over the newest record of the partition that this process ticks in."""
+        names = {full_name(topic, self._at[1]): topic for topic in DECIDING_TOPICS}
+        places = [
+            TopicPartition(name, partition)
+            for name, topic in names.items()
+            for partition in range(self._counts[topic])
+        ]
+        admin = connect(AdminClient, self._at[0], {}, self._options)
+        positions: dict[str, dict[int, int]] = {}
+        ends = read_end_offsets(admin, places, IsolationLevel.READ_COMMITTED)
+        for (name, partition), end in ends.items():
+            positions.setdefault(names[name], {})[partition] = end
+        positions[NODES][PARTITION] -= 1
+        assert self._settings.checkpoint is not None
+        scratch = make_scratch(self._settings.checkpoint, "rehearsal")
+        began = time.monotonic()
+
+        def stopping() -> bool:
+            return self._stop.is_set() or standby.is_due or waiting.done()
+
+        if rehearse(spark, self._settings, positions, scratch, stopping):
+            log_event(LogEvent.REHEARSED, seconds=round(time.monotonic() - began, 1))
+
+    def _decide(
+        self,
+        spark: "SparkSession",
+        outbox: Outbox,
+        recovered: Recovered,
+        on_ready: Callable[[], None],
+    ) -> bool:
+        """Be the active one until the end; returns whether the role was handed over."""
+        settings, options = self._settings, self._options
+        self._has_decided = True
+        trace = BatchTrace(settings.trace.file)
+        locator = _locator(settings, recovered)
+        try:
+            applier = BatchApplier(
+                recovered,
+                outbox,
+                settings.cell,
+                self._outputs,
+                trace,
+                self._observer,
+                locator,
+                settings.dead_letters.per_second,
+                self._instance,
+            )
+            applier.take_over()
+            self._observer.on_active(recovered.reconciler)
+            if not recovered.followed:
+                epoch, records = applier.writer_epoch, recovered.records
+                log_event(LogEvent.RECOVERED, records=records, writer_epoch=epoch)
+            author = TickAuthor(settings.cell, self._instance, applier.writer_epoch)
+            interval = tick_interval_seconds(settings)
+            with (
+                Ticker(*self._at, author, self._counts[NODES], interval, options) as ticker,
+                closing(Arrivals(*self._at, options)) as arrivals,
+            ):
+                beside_it = (ticker, arrivals, trace, self._observer)
+                flow = RunningQuery(settings, spark, recovered, applier, options, *beside_it)
+                return flow.run(on_ready, self._stop)
+        finally:
+            if locator is not None:
+                locator.close()
+
+    def _recover(self, outbox: Outbox) -> Recovered:
+        outbox.fence()
+        core, gap = core_configuration(self._settings), self._accept_gap
+        where = (*self._at, core.cell, core, self._outputs, self._options)
+        return self._note_gaps(recover(*where, accept_gap=gap))
+
+    def _note_gaps(self, recovered: Recovered) -> Recovered:
+        for gap in recovered.gaps:
+            log_event(LogEvent.GAP_ACCEPTED, logging.WARNING, **asdict(gap))
+        return recovered
+
+    def _make_outbox(self) -> Outbox:
+        return Outbox(*self._at, self._settings.cell, self._outputs, self._options)
+
+    def _make_standby(self, how: StandbyOptions) -> Standby:
+        return Standby(
+            *self._at,
+            core_configuration(self._settings),
+            self._counts[NODES],
+            self._options,
+            self._instance,
+            self._settings.standby.takeover_after_seconds,
+            how,
+            self._observer,
+        )
+
+    def _open_session(self) -> "SparkSession":
+        settings = self._settings
+        assert settings.checkpoint is not None
+        return open_session(
             settings.spark.topology_shards,
             settings.spark.driver_memory,
             settings.resolved_spark_options(),
             settings.checkpoint,
             reads_loads=bool(settings.resources),
         )
-        locator = None
-        try:
-            recovered = recovery.result()
-            trace = BatchTrace(settings.trace.file)
-            locator = _locator(settings, recovered)
-            applier = BatchApplier(
-                recovered,
-                outbox,
-                settings.cell,
-                outputs,
-                trace,
-                observer,
-                locator,
-                settings.dead_letters.per_second,
-            )
-            applier.take_over()
-            observer.on_recovered(recovered.reconciler, recovered.records, applier.writer_epoch)
-            with (
-                Ticker(
-                    bootstrap,
-                    prefix,
-                    settings.cell,
-                    applier.writer_epoch,
-                    counts[NODES],
-                    tick_interval_seconds(settings),
-                    options,
-                ) as ticker,
-                closing(Arrivals(bootstrap, prefix, options)) as arrivals,
-            ):
-                beside_it = (ticker, arrivals, trace, observer)
-                flow = RunningQuery(settings, spark, recovered, applier, options, *beside_it)
-                return flow.run(on_ready, stop)
-        finally:
-            if locator is not None:
-                locator.close()
-            close_session(spark)
 
 
 class RunningQuery:
@@ -179,18 +326,21 @@ class RunningQuery:
             "bootstrap.servers": settings.kafka.bootstrap_servers,
         }
         assert settings.checkpoint is not None
-        self._scratch = _make_scratch(settings.checkpoint, applier.writer_epoch)
+        self._scratch = make_scratch(settings.checkpoint, f"epoch-{applier.writer_epoch}")
         self._intake = LoadIntake()
         self._loads: LoadQuery | None = None
         if settings.resources:
             self._loads = LoadQuery(recovered, bands_of(settings), settings.spark.load_shards)
         self._load_query: StreamingQuery | None = None
 
-    def run(self, on_ready: Callable[[], None], stop: threading.Event) -> int:
+    def run(self, on_ready: Callable[[], None], stop: threading.Event) -> bool:
+        """Decide until `stop` is set or an operator asks for a handover; returns whether he has."""
         query = self._start()
         started, ready = time.monotonic(), False
         try:
-            while not stop.wait(_WATCH_SECONDS if ready else _WATCH_SECONDS / 4):
+            while not self._applier.handed_over and not stop.wait(
+                _WATCH_SECONDS if ready else _WATCH_SECONDS / 4
+            ):
                 for each in filter(None, (query, self._load_query)):
                     if not each.isActive:
                         raise self._find_failure(each)
@@ -205,38 +355,16 @@ class RunningQuery:
         finally:
             self._observer.on_query_ended("the query has ended")
             self._stop(query)
+        if self._applier.handed_over:
+            log_event(LogEvent.HANDED_OVER, writer_epoch=self._applier.writer_epoch)
+            return True
         log_event(LogEvent.STOPPED)
-        return 0
+        return False
 
     def _start(self) -> "StreamingQuery":
-        settings = self._settings
-        timers = timers_of(settings)
-        shards = settings.spark.topology_shards
-        prefix = settings.topics.prefix
-        packing = make_packing_plan(prefix, shards, timers, settings.resources)
-        positions = {
-            full_name(topic, prefix): dict(self._recovered.positions[topic])
-            for topic in DECIDING_TOPICS
-        }
-        records = subscribe(
-            self._spark, self._kafka, positions, settings.spark.max_offsets_per_trigger
-        )
-        packed = pack_stream(records, packing)
-        tables = initial_liveness_tables(
-            self._recovered.nodes, self._recovered.clocks, timers, shards
-        )
-        initial = self._spark.createDataFrame(tables, STATE_SCHEMA).groupBy("topology_shard")
-        outputs = packed.groupBy("topology_shard").transformWithState(
-            NodeLifecycle(timers), OUTPUT_SCHEMA, "Update", "None", initialState=initial
-        )
-        checkpoint = self._scratch
-        return (
-            outputs.writeStream.queryName(f"placer-{settings.cell}")
-            .outputMode("update")
-            .option("checkpointLocation", str(checkpoint))
-            .foreachBatch(self._apply)
-            .start()
-        )
+        recovered = self._recovered
+        known = (recovered.positions, recovered.nodes, recovered.clocks)
+        return start_decision_query(self._spark, self._settings, *known, self._scratch, self._apply)
 
     def _start_loads(self) -> None:
         """Read loads beside the batches that decide, once these are under way."""
@@ -259,9 +387,9 @@ class RunningQuery:
         """Return the error that ended the query. Spark repeats our own error of a failed batch in
         many words; a full or failing disk is no bug and is reported in one sentence."""
         said = _failure_text(query)
-        fault = next((fault for fault in _DISK_FAULTS if fault in said), None)
+        fault = find_disk_fault(self._settings.checkpoint, said)
         if fault is not None and not isinstance(self._failure, StreamingError):
-            return _make_scratch_failure(self._settings.checkpoint, fault)
+            return fault
         failure = self._failure or QueryFailed(said)
         return self._find_lost_rights() or failure if _REFUSED in str(failure).lower() else failure
 
@@ -301,14 +429,23 @@ class RunningQuery:
             self._arrivals.wait(positions, judging, lambda: self._stopping)
 
     def _stop(self, query: "StreamingQuery") -> None:
-        """Let the batch under way finish, apply no other, and end the query."""
+        """Let the batch under way finish, apply no other, release the role, and end the query."""
         self._intake.close()
-        if self._load_query is not None:
-            self._load_query.stop()
         if self._between.acquire(timeout=_STOP_TIMEOUT_SECONDS):
             self._stopping = True
+            if self._failure is None and query.isActive:
+                self._release()
             self._between.release()
+        if self._load_query is not None:
+            self._load_query.stop()
         query.stop()
+
+    def _release(self) -> None:
+        """Let a standby take over at once. Where that fails it waits for the silence instead."""
+        try:
+            self._applier.release()
+        except StreamingError as error:
+            log_event(LogEvent.NOT_RELEASED, logging.WARNING, why=str(error))
 
 
 @contextmanager
@@ -341,81 +478,6 @@ def _locator(settings: Settings, recovered: Recovered) -> Locator | None:
     return None
 
 
-def timers_of(settings: Settings) -> Timers:
-    """The liveness timers in ms."""
-    liveness = settings.liveness
-    flaps = FlapPolicy(
-        liveness.flap_transitions,
-        round(liveness.flap_window_seconds * 1000),
-        round(liveness.hold_down_seconds * 1000),
-        round(liveness.hold_down_max_seconds * 1000),
-    )
-    return Timers(
-        round(liveness.suspect_after_seconds * 1000),
-        round(liveness.dead_after_seconds * 1000),
-        flaps,
-        round(liveness.incarnation_grace_seconds * 1000),
-    )
-
-
-def bands_of(settings: Settings) -> LoadBands:
-    """The bands of the filter of loads."""
-    loads = settings.loads
-    return LoadBands(
-        round(loads.half_life_seconds * 1000),
-        loads.band_relative,
-        loads.band_capacity,
-        loads.suspicion_factor,
-        loads.agreeing_reports,
-    )
-
-
-def tick_interval_seconds(settings: Settings) -> float:
-    """Return the pause between ticks. Short timers need more ticks, as a silence clock advances by
-    at most `gap_max_ms` with each."""
-    return min(settings.tick.interval_seconds, timers_of(settings).gap_max_ms / 2000)
-
-
-def _recover(
-    settings: Settings,
-    outbox: Outbox,
-    outputs: dict[str, int],
-    options: dict[str, str],
-    accept_gap: bool,
-) -> Recovered:
-    outbox.fence()
-    recovered = recover(
-        settings.kafka.bootstrap_servers,
-        settings.topics.prefix,
-        settings.cell,
-        core_configuration(settings),
-        outputs,
-        options,
-        accept_gap=accept_gap,
-    )
-    for gap in recovered.gaps:
-        log_event(LogEvent.GAP_ACCEPTED, logging.WARNING, **asdict(gap))
-    return recovered
-
-
-def check_scratch(checkpoint: Path) -> None:
-    """Make the scratch directory and write to it. Raises QueryFailed when it does not serve, before
-    anything else is begun: another writer may be at work meanwhile."""
-    try:
-        checkpoint.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=checkpoint) as probe:
-            probe.write(bytes(_PROBE_BYTES))
-    except OSError as error:
-        raise _make_scratch_failure(checkpoint, error.strerror or str(error)) from error
-
-
-def _make_scratch_failure(checkpoint: Path | None, fault: str) -> QueryFailed:
-    return QueryFailed(
-        f"{checkpoint}: {fault}. No decision is lost: free space or repair the disk, or "
-        "name another scratch directory with --checkpoint, and start again"
-    )
-
-
 def _check_topics(bootstrap: str, prefix: str, options: dict[str, str]) -> None:
     """Refuse to start on topics that are missing or whose settings would break a promise."""
     changes = diff_topics(bootstrap, prefix, options=options)
@@ -428,14 +490,6 @@ def _check_topics(bootstrap: str, prefix: str, options: dict[str, str]) -> None:
     if wrong:
         listed = "; ".join(f"{change.topic}: {change.action} {change.detail}" for change in wrong)
         raise StreamingError(f"{listed}. Correct this with: placer topics apply")
-
-
-def _make_scratch(checkpoint: Path, writer_epoch: int) -> Path:
-    """An empty directory for this writer; those of earlier ones are scratch and go."""
-    checkpoint.mkdir(parents=True, exist_ok=True)
-    for old in checkpoint.glob("epoch-*"):
-        shutil.rmtree(old, ignore_errors=True)
-    return checkpoint / f"epoch-{writer_epoch}-{time.time_ns()}"
 
 
 def _failure_text(query: "StreamingQuery") -> str:

@@ -90,24 +90,32 @@ STREAMING: Mapping[str, set[str]] = {
     # The stream: input on workers, state, output, and what joins them.
     "ingest": {"codec"},
     "worker_daemon": {"ingest"},
+    "presence": {"errors", "brokers"},
     "outbox": {"errors", "codec", "brokers"},
     "recovery": {"errors", "gc_pause", "codec", "brokers"},
     "pipeline": {
         *("errors", "gc_pause", "codec", "runtime", "settings", "observability", "locations"),
-        *("brokers", "ingest", "outbox", "recovery"),
+        *("brokers", "presence", "ingest", "outbox", "recovery"),
+    },
+    "standby": {
+        *("errors", "gc_pause", "codec", "brokers", "presence", "outbox", "recovery"),
     },
     "app": {
-        *("errors", "settings", "observability", "locations", "administration"),
-        *("ingest", "outbox", "recovery", "pipeline"),
+        *("errors", "settings", "observability", "locations", "administration", "brokers"),
+        *("presence", "outbox", "recovery", "pipeline", "standby"),
     },
     # Questions about the state, in a file or in topics; requests; the past.
     "offline": {"codec", "locations"},
-    "live": {"errors", "codec", "settings", "brokers", "offline"},
-    "requests": {"errors", "codec", "settings", "brokers", "outbox", "recovery", "live"},
+    "live": {"errors", "codec", "settings", "brokers", "presence", "offline"},
+    "requests": {
+        *("errors", "codec", "settings", "brokers", "presence", "outbox", "recovery", "live"),
+    },
     "replay": {
         *("errors", "codec", "settings", "brokers", "administration", "outbox", "recovery"),
     },
-    "doctor": {"errors", "runtime", "settings", "brokers", "administration", "recovery"},
+    "doctor": {
+        *("errors", "runtime", "settings", "brokers", "administration", "outbox", "recovery"),
+    },
     # A Kafka cluster as the system that is placed: knows neither the core nor the stream.
     "kafka_bridge": {"errors", "brokers", "administration"},
     # A whole system on one machine.
@@ -121,7 +129,7 @@ STREAMING: Mapping[str, set[str]] = {
     "cli": {
         *("errors", "codec", "runtime", "settings", "observability", "locations", "brokers"),
         *("administration", "recovery", "app", "offline", "live", "requests", "replay", "doctor"),
-        *("kafka_bridge", "simulator", "rerun", "demo"),
+        *("kafka_bridge", "simulator", "rerun", "demo", "standby", "presence"),
     },
 }
 TABLES = {"placement": PLACEMENT, "streaming": STREAMING}

@@ -35,6 +35,7 @@ _DONE = {
     Action.FORGET: "node {} is forgotten",
     Action.RELEASE: "the hold-down of node {} has ended",
     Action.CONFIRM_LOAD: "the reported load of {} counts",
+    Action.HANDOVER: "a standby of cell {} decides from the next commit on",
 }
 # Of a long list the first are named.
 _NAMED_MAX = 10

@@ -118,8 +118,9 @@ def preview(
         return Preview(refusal=loads.why_not_suspected(asked.target))
     if asked.action is Action.REBALANCE:
         return _preview_rebalance(state, rebalancing, asked)
-    if asked.action is Action.CANCEL_MOVE:
-        return Preview(refusal=_why_not_cancellable(state, asked.target))
+    why_not = _WITHOUT_IMPACT.get(asked.action)
+    if why_not is not None:
+        return Preview(refusal=why_not(state, asked.target))
     if asked.action is Action.APPROVE_RELOCATION:
         nodes = orders.nodes(asked.target)
         if nodes is None:
@@ -241,6 +242,14 @@ def _why_unknown(target: str) -> Reason:
     if target.startswith("/"):
         return Reason(Code.DOMAIN_UNKNOWN, f"no node stands in '{target}'")
     return Reason(Code.NODE_UNKNOWN, f"node '{target}' is not known; a domain begins with '/'")
+
+
+def _why_other_cell(state: ClusterState, target: str) -> Reason | None:
+    """Return why the handover is not for this cell, or None."""
+    cell = state.configuration.cell
+    if target == cell:
+        return None
+    return Reason(Code.REQUEST_MALFORMED, f"this is cell '{cell}', the request names '{target}'")
 
 
 def _why_contradicted(orders: AdministrativeOrders, asked: OperatorAsked) -> Reason | None:
@@ -368,6 +377,13 @@ def _why_not_cancellable(state: ClusterState, move_id: str) -> Reason | None:
         message = f"the replica would stay on node {move.remove}, which is {status}"
         return Reason(Code.REQUEST_CONTRADICTED, message)
     return None
+
+
+# Requests that touch no shard, each with the function that says what forbids it.
+_WITHOUT_IMPACT = {
+    Action.CANCEL_MOVE: _why_not_cancellable,
+    Action.HANDOVER: _why_other_cell,
+}
 
 
 def affected_shards(state: ClusterState, nodes: Collection[int]) -> Iterator[AffectedShard]:

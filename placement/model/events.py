@@ -129,6 +129,7 @@ class Action(StrEnum):
     FORGET = "forget"
     RELEASE = "release"
     CONFIRM_LOAD = "confirm_load"
+    HANDOVER = "handover"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from streaming.brokers.clients import (
     make_reader,
     present_partitions,
 )
-from streaming.brokers.offsets import read_end_offsets, read_watermarks
+from streaming.brokers.offsets import find_offset, read_end_offsets, read_watermarks
 from streaming.brokers.reachability import Reachability
 from streaming.brokers.reader import CommittedReader, Record, parse_json_object
 
@@ -25,6 +25,7 @@ __all__ = [
     "Reachability",
     "Record",
     "connect",
+    "find_offset",
     "make_producer",
     "make_reader",
     "parse_json_object",

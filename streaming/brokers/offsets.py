@@ -44,6 +44,18 @@ def read_watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int
     return first, end
 
 
+def find_offset(consumer: Consumer, topic: str, partition: int, at_ms: int) -> int:
+    """Find the offset of the first record appended at or after a time, else the one behind the
+    last record. Raises BrokerUnreachable."""
+    place = TopicPartition(topic, partition, max(at_ms, 0))
+    found = _ask_patiently(
+        lambda: consumer.offsets_for_times([place], timeout=CONNECT_TIMEOUT_SECONDS)[0], topic
+    )
+    if found.error is None and found.offset >= 0:
+        return int(found.offset)
+    return read_watermarks(consumer, topic, partition)[1]
+
+
 def read_end_offsets(
     admin: AdminClient, places: Sequence[TopicPartition], isolation: IsolationLevel
 ) -> dict[tuple[str, int], int]:

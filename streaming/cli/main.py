@@ -18,6 +18,7 @@ from streaming.cli.commands import (
     dlq,
     doctor,
     explain,
+    handover,
     history,
     kafka,
     listings,
@@ -100,6 +101,7 @@ app.add_typer(node.app)
 app.add_typer(send.app)
 watch.register(app)
 operate.register(app)
+handover.register(app)
 status.register(app)
 listings.register(app)
 app.add_typer(describe.app)

@@ -2,18 +2,12 @@
 
 import time
 
-from confluent_kafka import KafkaException, Producer
-
 from placement.wording import format_count
 from schemas.topics import CATALOGUE, NODES
 from streaming.administration import connect_admin, diff_topics, find_missing_rights
-from streaming.brokers import (
-    FENCE_TIMEOUT_SECONDS,
-    TRANSACTION_TIMEOUT_MS,
-    CommittedReader,
-    connect,
-)
+from streaming.brokers import TRANSACTION_TIMEOUT_MS, CommittedReader
 from streaming.doctor.findings import CheckFailure, CheckStatus
+from streaming.outbox import OutboxFailed, try_transaction
 from streaming.recovery import abort_command, open_transactions
 from streaming.settings import Settings
 
@@ -72,21 +66,12 @@ def check_authorisation(settings: Settings) -> str | CheckFailure:
 def check_transactions(settings: Settings) -> str | CheckFailure:
     """A transaction of a probe, begun and aborted: nothing is written, nobody is fenced."""
     bootstrap, options = _connection(settings)
-    probe = f"{settings.topics.prefix}{settings.cell}.doctor"
     started = time.monotonic()
-    producer = connect(
-        Producer,
-        bootstrap,
-        {"transactional.id": probe, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS},
-        options,
-    )
     try:
-        producer.init_transactions(FENCE_TIMEOUT_SECONDS)
-        producer.begin_transaction()
-        producer.abort_transaction(FENCE_TIMEOUT_SECONDS)
-    except KafkaException as error:
+        try_transaction(bootstrap, settings.topics.prefix, settings.cell, options)
+    except OutboxFailed as error:
         return CheckFailure(
-            f"transactional id {probe}: {error.args[0].str()}",
+            str(error),
             "allow WRITE and DESCRIBE on transactional ids that begin with "
             f"{settings.topics.prefix}{settings.cell}, and check that the brokers can "
             "write __transaction_state",

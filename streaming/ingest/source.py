@@ -32,6 +32,7 @@ from placement.model import LinksMeasured
 from schemas import limits
 from schemas.envelope import Refusal, decode, has_unknown_fields, validate
 from schemas.inputs import (
+    ACTIVE,
     NodeHeartbeat,
     NodeMessage,
     NodeRegistered,
@@ -205,6 +206,8 @@ def _pack_nodes(table: pa.Table, packing: PackingPlan) -> dict[int, PackedPartit
                 statements.append(said)
             case RefusedRecord() as refused:
                 whole.refused.append(refused)
+            case None:
+                continue
             case (tick, writer_epoch, number):
                 ticks.append(tick)
                 whole.tick = max(whole.tick or (0, 0), (writer_epoch, number))
@@ -237,7 +240,12 @@ def _pack_reports(table: pa.Table, packing: PackingPlan) -> dict[int, PackedPart
 
 # What one record of the nodes or detector topic can be.
 ParsedRecord = (
-    Heartbeat | tuple[Heartbeat, LinksMeasured] | Statement | RefusedRecord | tuple[Tick, int, int]
+    Heartbeat
+    | tuple[Heartbeat, LinksMeasured]
+    | Statement
+    | RefusedRecord
+    | tuple[Tick, int, int]
+    | None
 )
 
 
@@ -245,7 +253,7 @@ def _parse_record(
     raw: RawRecord, elapsed: int, ignored: Counter[str], resources: frozenset[str] = frozenset()
 ) -> ParsedRecord:
     """Any record of the nodes or detector topic through the schemas; one with fields that are not
-    read is counted."""
+    read is counted. None for what concerns standbys alone."""
     envelope = decode(raw.value, raw.headers)
     if isinstance(envelope, Refusal):
         return RefusedRecord(raw, "decode", envelope.code, envelope.detail)
@@ -261,6 +269,8 @@ def _parse_record(
     if has_unknown_fields(envelope):
         ignored[UNKNOWN_FIELD] += 1
     if isinstance(message, TickMessage):
+        if message.role != ACTIVE:
+            return None  # A standby says that it is there, to others like it.
         counted = Tick(raw.offset, elapsed, raw.at, message.partitions)
         return counted, message.writer_epoch, message.number
     assert isinstance(message, NodeMessage)

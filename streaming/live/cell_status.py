@@ -29,6 +29,7 @@ from streaming.offline import (
     health_body,
     plan_moves,
 )
+from streaming.presence import ProcessSeen
 
 # A person looks at the oldest moves; the count says how many there are.
 MOVES_SHOWN_MAX = 20
@@ -65,7 +66,8 @@ def preview_rebalance(live: StateRecords) -> RebalancePreview | None:
 class CellStatus:
     """The state at one moment. `at_ms`: when it was read, by this machine's clock; `loads`,
     `leaders`: replicas by node as they stand, and those that lead; `alerts`: those of note, the
-    newest first; `awaited`: what decisions say of shards that have not been observed yet."""
+    newest first; `awaited`: what decisions say of shards that have not been observed yet;
+    `processes`: those of the cell that were there, the active one first."""
 
     at_ms: int
     cluster: Cluster
@@ -83,6 +85,7 @@ class CellStatus:
     alerts: Sequence[Mapping[str, Any]] = ()
     balance: RebalancePreview | None = None
     awaited: Sequence[Reason] = ()
+    processes: Sequence[ProcessSeen] = ()
 
     @property
     def silence_seconds(self) -> float:
@@ -136,6 +139,7 @@ class CellStatus:
                 "seconds_ago": self.silence_seconds,
                 "digest": self.marker["digest"],
             },
+            "processes": [asdict(each) for each in self.processes],
             "lag": dict(self.lag),
             "ignored": dict(self.marker.get("ignored", {})),
             "nodes": dict(sorted(nodes.items())),
@@ -214,9 +218,10 @@ def read_status(
     lag: Mapping[str, int],
     alerts: Iterable[Mapping[str, Any]] = (),
     balance: RebalancePreview | None = None,
+    processes: Sequence[ProcessSeen] = (),
 ) -> CellStatus:
-    """Combine the live state, the input lag, the latest alerts (oldest first) and the preview of a
-    rebalance. Raises StreamingError where there is none."""
+    """Combine the live state, the input lag, the latest alerts (oldest first), the preview of a
+    rebalance and the processes of the cell. Raises StreamingError where there is none."""
     cluster, marker = live.cluster(), live.marker
     return CellStatus(
         at_ms=at_ms,
@@ -234,6 +239,7 @@ def read_status(
         lag=lag,
         alerts=_select_alerts(alerts, at_ms),
         balance=balance,
+        processes=processes,
         awaited=[
             reason
             for decision in live.decisions

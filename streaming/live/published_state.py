@@ -31,6 +31,7 @@ from schemas.topics import (
 from streaming import codec
 from streaming.brokers import CommittedReader, Reachability, parse_json_object
 from streaming.errors import StreamingError
+from streaming.presence import ProcessSeen, read_processes
 from streaming.settings import Settings
 
 # Of the alerts the latest are read; who wants more reads the topic.
@@ -275,6 +276,11 @@ class PublishedState(StateRecords):
                 for partition, position in positions.get(topic, {}).items()
             )
         return waiting
+
+    def processes(self, at_ms: int) -> list[ProcessSeen]:
+        """The processes of the cell that were there in the last seconds before `at_ms`."""
+        epoch = int(self.marker["writer_epoch"])
+        return read_processes(self._bootstrap, self._prefix, self._options, epoch, at_ms)
 
     def alerts(self) -> list[Mapping[str, Any]]:
         """The latest alerts, the oldest first."""

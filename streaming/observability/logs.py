@@ -31,6 +31,12 @@ class LogEvent(StrEnum):
     REQUEST_ANSWERED = "REQUEST_ANSWERED"
     SLOW_BATCH = "SLOW_BATCH"
     STOPPED = "STOPPED"
+    STANDING_BY = "STANDING_BY"
+    REHEARSED = "REHEARSED"
+    STATE_REBUILT = "STATE_REBUILT"
+    TOOK_OVER = "TOOK_OVER"
+    HANDED_OVER = "HANDED_OVER"
+    NOT_RELEASED = "NOT_RELEASED"
 
 
 MEANINGS = {
@@ -43,6 +49,13 @@ MEANINGS = {
     LogEvent.REQUEST_ANSWERED: "an operator's request was answered",
     LogEvent.SLOW_BATCH: "three batches in a row took too long; the fields are of the last",
     LogEvent.STOPPED: "the query was stopped between two batches",
+    LogEvent.STANDING_BY: "this process follows the active one and takes over when it is gone",
+    LogEvent.REHEARSED: "the query ran once, so that a take-over loads and compiles nothing",
+    LogEvent.STATE_REBUILT: "the followed state was another than the active one's, and is read "
+    "from the topics",
+    LogEvent.TOOK_OVER: "the active one was gone or gave up; this process decides from here on",
+    LogEvent.HANDED_OVER: "an operator asked for it; another process decides from here on",
+    LogEvent.NOT_RELEASED: "the role could not be given up; a standby waits for the silence",
 }
 
 

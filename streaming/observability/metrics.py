@@ -21,6 +21,8 @@ from placement.moves import KIND as UNMARK
 # From a batch of nothing but a tick to one that fills with a storm after a pause.
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2)
 
+ROLES = ("starting", "standby", "active")
+
 
 @dataclass(frozen=True, slots=True)
 class CommitSummary:
@@ -57,6 +59,11 @@ class _Tally:
             self._gauge.labels(category).inc()
         if categories:
             self._of[key] = categories
+
+    def clear(self) -> None:
+        """Nothing is known any more."""
+        for key in [*self._of]:
+            self.put(key, ())
 
 
 class Metrics:
@@ -123,6 +130,12 @@ class Metrics:
         holds = gauge("holds", "Holds of repair: in force, or overridden.", "state")
         self._holds = _Tally(holds, ("held", "overridden"))
         self._without: set[Hashable] = set()
+        self._role = gauge("role", "1 for the role that the process has.", "role")
+        self._proven = gauge("standby_proven_commit", "Last commit that the standby has proven.")
+        self._lag = gauge("standby_lag_commits", "Commits behind the one that is proven.")
+        self._rebuilds = counter(
+            "standby_rebuilds", "Times that the standby read the state from the topics again."
+        )
         self._begin_at_zero()
 
     def _begin_at_zero(self) -> None:
@@ -135,11 +148,31 @@ class Metrics:
             self._alerts.labels(str(kind), str(severity))
         for outcome in AnswerOutcome:
             self._answers.labels(str(outcome))
+        self.set_role("starting")
 
     def start_from(self, in_force: Ready, open_moves: int) -> None:
-        """Start from a restored state."""
+        """Start from a restored state, as the active one."""
+        for tally in (self._nodes, self._streams, self._broken, self._memory, self._unconfirmed):
+            tally.clear()
+        self._holds.clear()
+        self._without.clear()
+        self.set_role("active")
         self._census(in_force)
         self._in_flight.set(open_moves)
+
+    def set_role(self, role: str) -> None:
+        """The process has this role from now on: one of ROLES."""
+        for each in ROLES:
+            self._role.labels(each).set(each == role)
+
+    def set_followed(self, proven: int | None, lag_commits: int) -> None:
+        """Note the commit that a standby has proven, and how many there are behind it."""
+        self._proven.set(proven or 0)
+        self._lag.set(lag_commits)
+
+    def count_rebuild(self) -> None:
+        """Count a state that a standby had to read from the topics again."""
+        self._rebuilds.inc()
 
     def count_read(self, topic: str, records: int) -> None:
         """Count the records read of a topic (short name)."""

@@ -33,10 +33,25 @@ class Observer:
         # The first batch starts Spark's workers and reads what has waited: it is not judged.
         self._slow_in_a_row: int | None = None
 
-    def on_recovered(self, reconciler: Reconciler, records: int, writer_epoch: int) -> None:
-        """The state has been rebuilt."""
+    def on_active(self, reconciler: Reconciler) -> None:
+        """The process decides from here on, from this state."""
         self.metrics.start_from(reconciler.in_force(), reconciler.open_moves)
-        log_event(LogEvent.RECOVERED, records=records, writer_epoch=writer_epoch)
+        self.probes.on_taking_over()
+
+    def on_standing_by(self, active: str | None, writer_epoch: int, proven: int | None) -> None:
+        """The process follows the active one."""
+        self.metrics.set_role("standby")
+        log_event(LogEvent.STANDING_BY, active=active, writer_epoch=writer_epoch, proven=proven)
+
+    def on_followed(self, proven: int | None, lag_commits: int) -> None:
+        """The standby has looked for commits."""
+        self.metrics.set_followed(proven, lag_commits)
+        self.probes.on_followed(proven, lag_commits)
+
+    def on_state_rebuilt(self, rebuilds: int) -> None:
+        """The standby has read the state from the topics, as its own was another."""
+        self.metrics.count_rebuild()
+        log_event(LogEvent.STATE_REBUILT, logging.WARNING, rebuilds=rebuilds)
 
     def on_batch_began(self) -> None:
         """A micro-batch has arrived."""

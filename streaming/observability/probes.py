@@ -2,7 +2,8 @@
 
 `/livez` fails when a batch hangs or the query has ended: a restart helps then, and is safe at any
 moment. It does not fail when Kafka is away, which a restart would not mend. `/readyz` fails until
-the first batch has been taken, and while no batch ends.
+the first batch has been taken, and while no batch ends. A standby is ready while it follows; the
+answer says which role the process has.
 """
 
 import threading
@@ -26,6 +27,18 @@ class Probes:
         self._begun: float | None = None
         self._ended: float | None = None
         self._over: str | None = None
+        self._followed: tuple[float, int | None, int] | None = None
+
+    def on_followed(self, proven: int | None, lag_commits: int) -> None:
+        """A standby has looked for commits. `proven`: the last one whose state it has."""
+        with self._lock:
+            self._followed = self._clock(), proven, lag_commits
+            self._over = self._ended = None
+
+    def on_taking_over(self) -> None:
+        """The process decides from here on."""
+        with self._lock:
+            self._followed = self._ended = None
 
     def on_batch_began(self) -> None:
         """A micro-batch is being applied."""
@@ -57,6 +70,8 @@ class Probes:
         if not live:
             return live, why
         with self._lock:
+            if self._followed is not None:
+                return _check_standby(self._clock(), *self._followed)
             if self._ended is None:
                 return False, "starting: no batch has been taken yet"
             quiet = self._clock() - self._ended
@@ -65,4 +80,14 @@ class Probes:
                     False,
                     f"no batch for {quiet:.0f} s; see whether the brokers answer: placer doctor",
                 )
-            return True, f"last batch {quiet:.1f} s ago"
+            return True, f"active: last batch {quiet:.1f} s ago"
+
+
+def _check_standby(now: float, looked: float, proven: int | None, lag: int) -> Verdict:
+    """Return whether a standby follows, and how far."""
+    quiet = now - looked
+    if quiet > QUIET_SECONDS_MAX:
+        return False, f"standby: has not looked for commits for {quiet:.0f} s"
+    if proven is None:
+        return True, "standby: no commit is proven; a take-over reads the state from the topics"
+    return True, f"standby: commit {proven} is proven, {lag} behind the last one"

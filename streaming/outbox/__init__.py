@@ -10,7 +10,7 @@ from streaming.outbox.dead_letters import (
     DeadLetterWriter,
     headers_bytes,
 )
-from streaming.outbox.outbox import Outbox
+from streaming.outbox.outbox import Outbox, OutboxFailed, try_transaction
 
 __all__ = [
     "LETTERS_PER_SECOND",
@@ -18,5 +18,7 @@ __all__ = [
     "LETTER_VALUE_BYTES_MAX",
     "DeadLetterWriter",
     "Outbox",
+    "OutboxFailed",
     "headers_bytes",
+    "try_transaction",
 ]

@@ -120,6 +120,22 @@ class Outbox:
         return (murmur2(route.encode()) & 0x7FFFFFFF) % self._partitions[topic]
 
 
+def try_transaction(bootstrap: str, prefix: str, cell: str, options: Mapping[str, str]) -> None:
+    """Begin and abort a transaction under an id beside the cell's own: nobody is fenced.
+
+    Raises OutboxFailed where this principal may not, or the brokers cannot.
+    """
+    probe = f"{prefix}{cell}.probe"
+    timeout = {"transactional.id": probe, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
+    producer = connect(Producer, bootstrap, timeout, options)
+    try:
+        producer.init_transactions(FENCE_TIMEOUT_SECONDS)
+        producer.begin_transaction()
+        producer.abort_transaction(FENCE_TIMEOUT_SECONDS)
+    except KafkaException as error:
+        raise OutboxFailed(f"transactional id {probe}: {_error_text(error)}") from error
+
+
 def _check_size(record: OutRecord) -> None:
     size = len(record.value or b"") + len(record.key or b"")
     for name, content in record.headers:

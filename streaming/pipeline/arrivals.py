@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from schemas.inputs import TICK_KEY
+from schemas.inputs import STANDBY, TICK_KEY
 from schemas.topics import NODES, full_name
 from streaming.brokers import make_reader
 
@@ -26,6 +26,8 @@ TICKS_SECONDS_MAX = 4.0
 _FETCH_WAIT_MS = 500
 # How soon a stop is noticed.
 _LOOK_SECONDS = 0.2
+# What the value of a standby's tick has in it, and no other tick.
+_STANDBY = f'"role":"{STANDBY}"'.encode()
 
 
 class Arrivals:
@@ -42,7 +44,8 @@ class Arrivals:
         """Wait for a record at or after `positions` (next offset by short topic name and
         partition). False if TICKS_SECONDS_MAX passed or `stopping` said so before.
 
-        With `judging` a tick is a record like any other, without it ticks do not end the wait.
+        With `judging` a tick is a record like any other, without it ticks do not end the wait, and
+        those of a standby never do.
         An error of the connection ends it: Spark meets the same one and decides.
         """
         deadline = time.monotonic() + TICKS_SECONDS_MAX
@@ -62,7 +65,9 @@ class Arrivals:
                 assert partition is not None
                 assert offset is not None
                 self._next[topic, partition] = offset + 1
-                if judging or topic != self._nodes or message.key() != TICK_KEY.encode():
+                if topic != self._nodes or message.key() != TICK_KEY.encode():
+                    return True
+                if judging and _STANDBY not in (message.value() or b""):
                     return True
         except KafkaException:
             return False

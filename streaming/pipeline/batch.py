@@ -10,13 +10,23 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from itertools import groupby
 from typing import Any, Protocol
 
 import orjson
 
 from placement.liveness import Clock, Verdict
-from placement.model import Event, LinksMeasured, LoadsReported, LocationResolved, NodeChanged
+from placement.model import (
+    Action,
+    Answer,
+    AnswerOutcome,
+    Event,
+    LinksMeasured,
+    LoadsReported,
+    LocationResolved,
+    NodeChanged,
+)
 from placement.state import DIGEST_VERSION
 from schemas import limits
 from schemas.envelope import Refusal, decode, has_unknown_fields, validate
@@ -92,7 +102,9 @@ class BatchApplier:
         observer: BatchObserver | None = None,
         locator: Locator | None = None,
         letters_per_second: int = LETTERS_PER_SECOND,
+        instance: str | None = None,
     ) -> None:
+        """`instance`: the id of this process, for whoever reads its markers."""
         self._reconciler = recovered.reconciler
         self._configuration = configuration_body(recovered.configuration)
         self._outbox = outbox
@@ -104,13 +116,18 @@ class BatchApplier:
         self._partitions = partitions
         self._positions: Positions = recovered.positions
         self._clocks = recovered.clocks
-        self._sequence = recovered.sequence
+        self._sequence = self._journaled = recovered.sequence
         self._unheard = UnheardLoads()
         self._marked_at = 0
+        # Never back: a state that was followed may not have heard of the last idle markers.
+        self._now = recovered.now
+        self._followed = recovered.followed
+        self._instance, self._version = instance, version("placement-reconciler")
         self.writer_epoch = recovered.writer_epoch + 1
         self.tick_seen = -1
         self.records_read = 0
         self.ignored = recovered.ignored
+        self.handed_over = False
 
     @property
     def positions(self) -> Positions:
@@ -125,7 +142,11 @@ class BatchApplier:
     def take_over(self) -> None:
         """Commit a marker of this writer's epoch: from here on no older writer has it too. The
         journal says with it what configuration decides from here on."""
-        self._commit([], [], self._reconciler.now, True, first=True)
+        self._commit([], [], self._now, True, first=True)
+
+    def release(self) -> None:
+        """Commit the last marker of this writer, so that a standby takes over at once."""
+        self._commit([], [], self._now, True, released=True)
 
     @gc_pause.pause_gc()
     def apply(self, payloads: Iterable[bytes], caught_up: bool) -> int:
@@ -140,14 +161,14 @@ class BatchApplier:
         steps = _input_records(outputs, self._locator, ignored)
         late: list[Event] = [*self._unheard.take()]
         if self._locator is not None:
-            late += self._locator.take_answers(self._reconciler.now)
+            late += self._locator.take_answers(self._now)
         latest = max((s.last_at for each in outputs for s in each.stretches), default=0)
-        self._count_ignored(ignored, max(latest, self._reconciler.now))
+        self._count_ignored(ignored, max(latest, self._now))
         commits = 0
         while True:
             prefix, steps = _next_prefix(steps)
             last = not steps
-            now = max(latest if last else prefix[-1].at, self._reconciler.now)
+            now = self._now = max(latest if last else prefix[-1].at, self._now)
             self._advance(outputs, steps)
             commits += self._apply_prefix(prefix, now, caught_up and last, late)
             late = []
@@ -186,6 +207,7 @@ class BatchApplier:
         if not records and not events and now < self._marked_at + IDLE_MARKER_MS:
             return 0
         commit_seconds = self._commit(records, events, now, caught_up)
+        self.handed_over |= any(map(_is_handover, ready.answers))
         if self._observer is not None:
             spent = (planned_at - began, commit_seconds)
             open_moves = self._reconciler.open_moves
@@ -202,12 +224,15 @@ class BatchApplier:
         now: int,
         caught_up: bool,
         first: bool = False,
+        released: bool = False,
     ) -> float:
         """Commit; returns the seconds that it took."""
         self._sequence += 1
         has_changes = first or events or records
         journal = self._journal(events, now, caught_up, first) if has_changes else []
-        written = [*records, *journal, self._marker(now)]
+        if journal:
+            self._journaled = self._sequence
+        written = [*records, *journal, self._marker(now, released)]
         began = time.perf_counter()
         with self._trace.part("commit"):
             self._outbox.commit(written)
@@ -253,8 +278,8 @@ class BatchApplier:
         seen = [each.tick for each in outputs if each.tick and each.tick[0] == self.writer_epoch]
         self.tick_seen = max([self.tick_seen, *(number for _, number in seen)])
 
-    def _marker(self, now: int) -> OutRecord:
-        body = {
+    def _marker(self, now: int, released: bool) -> OutRecord:
+        body: dict[str, Any] = {
             "cell": self._cell,
             "sequence": self._sequence,
             "writer_epoch": self.writer_epoch,
@@ -265,13 +290,18 @@ class BatchApplier:
             },
             "clocks": {str(p): _clock_body(clock) for p, clock in sorted(self._clocks.items())},
             "output_partitions": self._partitions,
-            "journal_sequence": self._sequence,
+            "journal_sequence": self._journaled,
             "digest": self._reconciler.digest,
             "digest_version": DIGEST_VERSION,
             "configuration": self._configuration,
             "ignored": self.ignored.body(),
             "format": STATE_FORMAT,
+            "version": self._version,
         }
+        if self._instance is not None:
+            body["instance"] = self._instance
+        if released:
+            body["released"] = True
         return codec.log_record("CommitMarker", COMMITS, self._cell, body, now)
 
     def _journal(
@@ -294,6 +324,8 @@ class BatchApplier:
         }
         if first:
             head["configuration"] = self._configuration
+            if self._followed:
+                head["rebuilt"] = False
         return [
             codec.log_record(
                 "JournalEntry",
@@ -311,6 +343,10 @@ class BatchApplier:
             )
             for number, chunk in enumerate(chunks)
         ]
+
+
+def _is_handover(answer: Answer) -> bool:
+    return answer.action is Action.HANDOVER and answer.outcome is AnswerOutcome.ACCEPTED
 
 
 def _clock_body(clock: Clock) -> dict[str, int]:

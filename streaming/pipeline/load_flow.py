@@ -130,7 +130,7 @@ class LoadQuery:
         self._name = f"placer-{recovered.configuration.cell}-loads"
         self._resources = frozenset(each.name for each in recovered.configuration.resources)
         self._positions = dict(recovered.positions[NODE_LOADS])
-        self._known, self._now = known_loads(recovered), recovered.reconciler.now
+        self._known, self._now = known_loads(recovered), recovered.now
         self._capacities = {v.node_id: v.attributes.capacities or () for v in recovered.nodes}
 
     def start(

@@ -182,6 +182,12 @@ def open_session(
     return SparkSession(context)
 
 
+def is_session_open(session: "SparkSession") -> bool:
+    """Return whether the session's JVM runs."""
+    gateway = session.sparkContext._gateway  # noqa: SLF001 - PySpark offers no other way
+    return gateway is not None and gateway.proc.poll() is None
+
+
 def close_session(session: "SparkSession") -> None:
     """Stop Spark and end its JVM; it would otherwise live as long as this process."""
     gateway = session.sparkContext._gateway  # noqa: SLF001 - PySpark offers no other way

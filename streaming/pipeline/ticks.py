@@ -1,19 +1,19 @@
 """Writes one tick a second to every partition of the nodes topic.
 
 They let the silence clocks run when nodes say nothing, and tell the application how far it is
-behind: the newest tick it has read against the newest it has written.
+behind: the newest tick it has read against the newest it has written. Standbys see by them that the
+active one is there, and say with ticks of their own that they are.
 """
 
 import threading
 from typing import Self
 
-import orjson
 from confluent_kafka import KafkaError, KafkaException
 
-from schemas.envelope import encode_headers
-from schemas.inputs import TICK_KEY, Tick
+from schemas.inputs import TICK_KEY
 from schemas.topics import NODES, full_name
 from streaming.brokers import make_producer
+from streaming.presence import TickAuthor, encode_tick
 
 # A batch takes a fraction of a second; five seconds behind is a backlog, not a slow batch.
 BEHIND_SECONDS_MAX = 5.0
@@ -29,15 +29,14 @@ class Ticker:
         self,
         bootstrap: str,
         prefix: str,
-        cell: str,
-        writer_epoch: int,
+        author: TickAuthor,
         partitions: int,
         interval_seconds: float,
         options: dict[str, str],
     ) -> None:
         self._writer = make_producer(bootstrap, options, linger_ms=0)
         self._topic = full_name(NODES, prefix)
-        self._cell, self._writer_epoch, self._partitions = cell, writer_epoch, partitions
+        self._author, self._partitions = author, partitions
         self._interval_seconds = interval_seconds
         self._number = 0
         self._written: dict[int, int] = {}
@@ -89,30 +88,21 @@ class Ticker:
 
     def _tick(self, partition: int) -> None:
         number = self._number
-        body = {
-            "partition": partition,
-            "partitions": self._partitions,
-            "writer_epoch": self._writer_epoch,
-            "number": number,
-        }
-        identity = f"{self._cell}-{self._writer_epoch}-{number}-{partition}"
 
         def note_delivery(error: KafkaError | None, _message: object) -> None:
             if error is None:
                 self._written[partition] = number
             self.refused = error is not None and _is_refusal(error)
 
-        headers = encode_headers(
-            Tick.__name__, cell=self._cell, id=identity, subject=TICK_KEY, time_ms=0
-        )
+        value, headers = encode_tick(self._author, number, partition, self._partitions)
         try:
             self._writer.produce(
                 self._topic,
-                orjson.dumps(body),
+                value,
                 TICK_KEY,
                 partition,
                 on_delivery=note_delivery,
-                headers=[*headers],
+                headers=headers,
             )
         except KafkaException as error:
             # Once the client knows of it, it says so at once.

@@ -96,7 +96,8 @@ class Gap:
 @dataclass(slots=True)
 class Recovered:
     """Where the last writer stopped. `positions`: next offset by short topic name and partition;
-    `ignored`: what it had counted of records that changed nothing."""
+    `now`: the core's time there in ms; `ignored`: what it had counted of records that changed
+    nothing; `followed`: the state was followed while that writer wrote it, not rebuilt."""
 
     configuration: Configuration
     reconciler: Reconciler
@@ -105,10 +106,12 @@ class Recovered:
     clocks: dict[int, Clock]
     sequence: int
     writer_epoch: int
+    now: int
     records: int
     gaps: tuple[Gap, ...] = ()
     ignored: Ignored = field(default_factory=Ignored)
     loads: list[ShardLoad] = field(default_factory=list)
+    followed: bool = False
 
 
 @gc_pause.pause_gc()
@@ -127,7 +130,7 @@ def recover(
 
     Raises RecoveryRefused with what is wrong and where, BrokerUnreachable, TopicMissing.
     """
-    _await_transactions(bootstrap, prefix, options)
+    await_transactions(bootstrap, prefix, options)
     with CommittedReader(bootstrap, prefix, (*STATE_TOPICS, COMMITS), options=options) as reader:
         latest = reader.read_latest()
     marker = parse_marker(latest, prefix, cell)
@@ -138,39 +141,67 @@ def recover(
             f"marker of cell '{cell}': they belong to another cell, or {prefix}{COMMITS} "
             "was emptied; set cell to the name of their cell, or use another prefix"
         )
-    if marker is not None:
-        _check_partitions(marker, partitions)
     now = marker["now"] if marker else 0
-    reconciler, nodes, loads = _rebuild(bootstrap, prefix, options, configuration, latest, now)
-    found = digest_by_marker(reconciler, marker) if marker else None
+    rebuilt = _rebuild(bootstrap, prefix, options, configuration, latest, now)
+    found = digest_by_marker(rebuilt.reconciler, marker) if marker else None
     if marker is not None and found != marker["digest"]:
         raise RecoveryRefused(
             f"the state read from the topics has digest {found}, the commit marker "
             f"says {marker['digest']}: records of {', '.join(STATE_TOPICS)} were lost or altered. "
             f"{REPAIR}"
         )
+    recovered = continue_from(
+        marker, rebuilt, configuration, bootstrap, prefix, partitions, options
+    )
+    recovered.records = records
+    refuse_gaps(recovered, accept_gap)
+    return recovered
+
+
+def continue_from(
+    marker: Mapping[str, Any] | None,
+    rebuilt: Rebuilt,
+    configuration: Configuration,
+    bootstrap: str,
+    prefix: str,
+    partitions: Mapping[str, int],
+    options: Mapping[str, str],
+) -> Recovered:
+    """Join a proven state with the place where its writer stopped.
+
+    `partitions`: counts of the output topics by short name. Raises RecoveryRefused where they have
+    changed, BrokerUnreachable.
+    """
+    if marker is not None:
+        _check_partitions(marker, partitions)
     clocks = marker["clocks"] if marker else {}
     topics = INPUT_TOPICS if configuration.resources else DECIDING_TOPICS
     positions, gaps = _positions(bootstrap, prefix, options, marker, topics)
+    return Recovered(
+        configuration=configuration,
+        reconciler=rebuilt.reconciler,
+        nodes=rebuilt.nodes,
+        loads=rebuilt.loads,
+        positions=positions,
+        clocks={int(p): Clock(c["clock_ms"], c["append_ms"]) for p, c in clocks.items()},
+        sequence=marker["sequence"] if marker else 0,
+        writer_epoch=marker["writer_epoch"] if marker else 0,
+        now=marker["now"] if marker else 0,
+        records=0,
+        gaps=gaps,
+        ignored=Ignored.parse(marker.get("ignored", {}) if marker else {}),
+    )
+
+
+def refuse_gaps(recovered: Recovered, accept_gap: bool) -> None:
+    """Raise RecoveryRefused where input was deleted before it was read, unless that is accepted."""
+    gaps = recovered.gaps
     if gaps and not accept_gap:
         raise RecoveryRefused(
             "; ".join(map(str, gaps))
             + ". The deleted records are lost: send requests again; nodes register "
             "themselves. Start without the records: placer run --accept-gap"
         )
-    return Recovered(
-        configuration=configuration,
-        reconciler=reconciler,
-        nodes=nodes,
-        loads=loads,
-        positions=positions,
-        clocks={int(p): Clock(c["clock_ms"], c["append_ms"]) for p, c in clocks.items()},
-        sequence=marker["sequence"] if marker else 0,
-        writer_epoch=marker["writer_epoch"] if marker else 0,
-        records=records,
-        gaps=gaps,
-        ignored=Ignored.parse(marker.get("ignored", {}) if marker else {}),
-    )
 
 
 def digest_version(marker: Mapping[str, Any]) -> int:
@@ -214,7 +245,7 @@ def open_transactions(
     }
 
 
-def _await_transactions(bootstrap: str, prefix: str, options: Mapping[str, str]) -> None:
+def await_transactions(bootstrap: str, prefix: str, options: Mapping[str, str]) -> None:
     """Wait until no open transaction holds back the end of a state topic."""
     deadline = time.monotonic() + 2 * TRANSACTION_TIMEOUT_MS / 1000
     while open_ends := open_transactions(bootstrap, prefix, (*STATE_TOPICS, COMMITS), options):

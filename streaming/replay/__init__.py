@@ -4,9 +4,9 @@ Recordings, the history of one shard or node, the audit and the repair of state 
 Imports `recovery`, `outbox`, `administration`, `brokers`, `codec`, `settings`, `errors`.
 """
 
+from streaming.recovery import JournalEntry
 from streaming.replay.audit import AUDITED, audit, latest_values
 from streaming.replay.history import History, history_of_recording, read_history
-from streaming.replay.journal import JournalEntry
 from streaming.replay.recorder import Recorder, make_head
 from streaming.replay.recording import Recording, read_recording, snapshot_lines, write_lines
 from streaming.replay.replay import ReplayEnd

@@ -3,7 +3,8 @@
     snapshot (or nothing) -> for each journal entry: Reconciler.apply -> records
 
 A writer's first entry stands for a restart: the core is rebuilt there from the records replayed so
-far, as the application did. `verification` holds the records against those on the topics.
+far, as the application did, unless the entry says that its writer went on with a state that it had
+followed. `verification` holds the records against those on the topics.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,8 +17,7 @@ from schemas.topics import STATE_TOPICS
 from streaming import codec
 from streaming.codec import OutRecord
 from streaming.errors import StreamingError
-from streaming.recovery import Snapshot, digest_by_marker, rebuild
-from streaming.replay.journal import JournalEntry
+from streaming.recovery import JournalEntry, Snapshot, digest_by_marker, rebuild
 
 # Says of a record that `placer repair` wrote it again; its value is that of the commit that wrote
 # it first.
@@ -58,7 +58,7 @@ class Replay:
     def __init__(self, cell: str, configuration: Configuration, start: Snapshot | None) -> None:
         """`configuration` holds until an entry says another. `latest`: the last record of every
         key of the state topics, as far as it has gone."""
-        self._cell = cell
+        self._cell, self._configuration = cell, configuration
         self.latest: dict[str, dict[bytes, OutRecord]] = {topic: {} for topic in STATE_TOPICS}
         self._sequence = start.sequence if start else 0
         self._now = start.now if start else 0
@@ -107,6 +107,9 @@ class Replay:
     def _apply(self, entry: JournalEntry) -> ReplayedCommit:
         self._sequence = entry.sequence
         if entry.configuration is not None:
+            if not entry.rebuilt and entry.configuration == self._configuration:
+                return ReplayedCommit(entry, [], self._reconciler.digest)
+            self._configuration = entry.configuration
             self._reconciler = self._rebuild(entry.configuration)
             return ReplayedCommit(entry, [], self._reconciler.digest)
         ready = self._reconciler.apply(entry.events, entry.now, entry.caught_up)

@@ -17,9 +17,8 @@ from streaming.brokers import CommittedReader
 from streaming.codec import OutRecord
 from streaming.errors import StreamingError
 from streaming.outbox import Outbox
-from streaming.recovery import Snapshot, parse_marker
+from streaming.recovery import Snapshot, parse_marker, read_entries
 from streaming.replay.history import History, read_history
-from streaming.replay.journal import read_entries
 from streaming.replay.replay import REPAIRED_HEADER, Replay
 
 

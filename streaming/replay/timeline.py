@@ -36,8 +36,8 @@ from schemas.topics import (
     VIOLATIONS,
 )
 from streaming.brokers import CommittedReader, Record
+from streaming.recovery import JournalEntry, read_entries
 from streaming.replay.history import LOGS, check_beginning
-from streaming.replay.journal import JournalEntry, read_entries
 from streaming.replay.replay import Replay, ReplayedCommit
 from streaming.settings import Settings, core_configuration
 

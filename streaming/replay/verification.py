@@ -18,9 +18,8 @@ from placement.wording import format_count
 from schemas.topics import COMMITS
 from streaming.brokers import Record
 from streaming.codec import OutRecord
-from streaming.recovery import Snapshot, digest_version
+from streaming.recovery import JournalEntry, Snapshot, digest_version, read_entries
 from streaming.replay.history import LOGS, History
-from streaming.replay.journal import JournalEntry, read_entries
 from streaming.replay.replay import REPAIRED_HEADER, Replay, ReplayedCommit, ReplayEnd
 
 # Of a long value its beginning; a person wants to see what is different, not all of it.

@@ -6,6 +6,7 @@ letters are answers too. Imports `live`, `recovery`, `outbox` and what they stan
 
 from streaming.requests.cluster_difference import StreamChange, diff_streams
 from streaming.requests.dead_letters import DeadLetter, RedriveRefused, redrive
+from streaming.requests.handover import HandoverDone, HandoverRefused, hand_over
 from streaming.requests.nodes import (
     find_node,
     preview_departure,
@@ -38,6 +39,8 @@ from streaming.requests.streams import (
 __all__ = [
     "DeadLetter",
     "DryRun",
+    "HandoverDone",
+    "HandoverRefused",
     "RedriveRefused",
     "Rehearsal",
     "StreamAnswer",
@@ -48,6 +51,7 @@ __all__ = [
     "dry_run",
     "find_node",
     "follow_progress",
+    "hand_over",
     "is_satisfied",
     "make_record",
     "new_request_id",

@@ -11,7 +11,13 @@ from streaming.settings.client_options import (
     spark_client_options,
 )
 from streaming.settings.loader import load_settings
-from streaming.settings.settings import ENV_DELIMITER, ENV_PREFIX, Settings, core_configuration
+from streaming.settings.settings import (
+    ENV_DELIMITER,
+    ENV_PREFIX,
+    Settings,
+    core_configuration,
+    name_instance,
+)
 from streaming.settings.types import SECRET_KEY
 
 __all__ = [
@@ -24,5 +30,6 @@ __all__ = [
     "core_configuration",
     "is_encrypted",
     "load_settings",
+    "name_instance",
     "spark_client_options",
 ]

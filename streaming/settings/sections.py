@@ -389,6 +389,18 @@ class TickSettings(Section):
     )
 
 
+class StandbySettings(Section):
+    takeover_after_seconds: Annotated[float, Field(ge=1, le=600)] = Field(
+        default=5.0,
+        description="Silence of the active reconciler after which a standby takes over.",
+    )
+    instance: Name | None = Field(
+        default=None,
+        description="Id of this process among those of its cell. Empty: the machine's name and the "
+        "process id.",
+    )
+
+
 class SparkSettings(Section):
     topology_shards: Annotated[int, Field(ge=1, le=4096)] = Field(
         default=1, description="Number of parts of the node table, spread over executors."

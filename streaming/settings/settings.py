@@ -8,6 +8,7 @@ default; a test keeps the two equal.
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,6 +39,7 @@ from streaming.settings.sections import (
     RebalanceSettings,
     ResourceSettings,
     SparkSettings,
+    StandbySettings,
     TickSettings,
     TopicSettings,
     TraceSettings,
@@ -55,6 +57,8 @@ if TYPE_CHECKING:
 
 ENV_PREFIX = "PLACER_"
 ENV_DELIMITER = "__"
+# As long as the name of a host may be by POSIX; with a process id it is an id of ours.
+_HOST_CHARS_MAX = 64
 
 
 class Settings(BaseSettings):
@@ -102,6 +106,7 @@ class Settings(BaseSettings):
     policy: PolicySettings = Field(default_factory=PolicySettings)
     dead_letters: DeadLetterSettings = Field(default_factory=DeadLetterSettings)
     tick: TickSettings = Field(default_factory=TickSettings)
+    standby: StandbySettings = Field(default_factory=StandbySettings)
     spark: SparkSettings = Field(default_factory=SparkSettings)
     metrics: MetricsSettings = Field(default_factory=MetricsSettings)
     log: LogSettings = Field(default_factory=LogSettings)
@@ -128,6 +133,18 @@ class Settings(BaseSettings):
             if name in limits.RESOURCE_NAMES_RESERVED:
                 raise ValueError(f"'{name}' is a field of reported shards, choose another name")
         return resources
+
+    @field_validator("standby")
+    @classmethod
+    def _check_patience(cls, standby: StandbySettings, info: ValidationInfo) -> StandbySettings:
+        tick = info.data.get("tick")
+        least = 2 * tick.interval_seconds if tick else 0.0
+        if standby.takeover_after_seconds < least:
+            raise ValueError(
+                f"standby.takeover_after_seconds is {standby.takeover_after_seconds:g}, expected "
+                f"at least {least:g}: twice tick.interval_seconds, as a tick may come late"
+            )
+        return standby
 
     @field_validator("hold")
     @classmethod
@@ -217,6 +234,12 @@ def core_configuration(settings: Settings) -> Configuration:
             for name, each in sorted(settings.resources.items())
         ),
     )
+
+
+def name_instance(settings: Settings) -> str:
+    """Name this process among those of its cell."""
+    given = settings.standby.instance
+    return given or f"{socket.gethostname()[:_HOST_CHARS_MAX]}-{os.getpid()}"
 
 
 def _resolve(options: Mapping[str, str], where: str) -> dict[str, str]:

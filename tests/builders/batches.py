@@ -70,9 +70,11 @@ class Driver:
         timers: Timers = TIMERS,
         configuration: Configuration | None = None,
         locator: Locator | None = None,
+        recovered: Recovered | None = None,
     ) -> None:
+        """`recovered`: where it goes on instead of what a start would find."""
         self._layout = make_packing_plan(PREFIX, 1, timers)
-        recovered = recover(earlier, configuration)
+        recovered = recovered or recover(earlier, configuration)
         self.positions = {topic: dict(at) for topic, at in recovered.positions.items()}
         self.outbox = KeptOutbox()
         self.applier = BatchApplier(
@@ -156,12 +158,12 @@ def recover(commits: Iterable[Commit], configuration: Configuration | None = Non
         for topic in (INPUT_TOPICS if configuration.resources else DECIDING_TOPICS)
     }
     if found is None:
-        return Recovered(configuration, reconciler, nodes, positions, {}, 0, 0, 0, loads=loads)
+        return Recovered(configuration, reconciler, nodes, positions, {}, 0, 0, 0, 0, loads=loads)
     assert reconciler.digest == found["digest"]
     clocks = {int(p): Clock(c["clock_ms"], c["append_ms"]) for p, c in found["clocks"].items()}
     sequence, writer_epoch = found["sequence"], found["writer_epoch"]
     ignored = Ignored.parse(found.get("ignored", {}))
-    written = (clocks, sequence, writer_epoch, 0)
+    written = (clocks, sequence, writer_epoch, found["now"], 0)
     return Recovered(
         configuration, reconciler, nodes, positions, *written, ignored=ignored, loads=loads
     )

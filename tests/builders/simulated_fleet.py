@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 
 from schemas.inputs import StreamCreated
-from streaming.app import timers_of
 from streaming.codec import RawRecord
+from streaming.pipeline import timers_of
 from streaming.settings import core_configuration, load_settings
 from streaming.simulator import Scenario, World
 from streaming.simulator.executor import SimulatedCopies

@@ -85,6 +85,17 @@ class Application:
         """Whether its line with the word ready has come."""
         return self._is_ready.is_set()
 
+    @property
+    def stands_by(self) -> bool:
+        """Whether it has said that it stands by, and rehearsed."""
+        return "REHEARSED" in self.printed
+
+    def wait_standing_by(self) -> None:
+        """Return when it follows the active one, warm."""
+        until(lambda: self.stands_by or not self.running, "standing by", READY_TIMEOUT_SECONDS)
+        assert self.running, f"ended:\n{self.output}"
+        self.look()
+
     def wait_ready(self) -> None:
         """Return when its line with the word ready has come."""
         until(lambda: self._is_ready.is_set() or not self.running, "ready", READY_TIMEOUT_SECONDS)

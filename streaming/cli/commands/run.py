@@ -13,6 +13,7 @@ from streaming.cli.render.console import tell
 
 if TYPE_CHECKING:
     from streaming.settings import Settings
+    from streaming.standby import StandbyOptions
 
 
 def register(app: typer.Typer) -> None:
@@ -23,6 +24,7 @@ def register(app: typer.Typer) -> None:
         "  placer run --embedded    [dim]# with a broker of its own, everything "
         "temporary[/dim]\n\n"
         "  placer run --bootstrap kafka:9092 --checkpoint /var/lib/placer\n\n"
+        "  placer run --config placer.yaml --ha    [dim]# one of two or more equal ones[/dim]\n\n"
         "  PLACER_LIVENESS__DEAD_AFTER_SECONDS=30 placer run --config placer.yaml\n\n"
         "  placer run --config placer.yaml --print-config\n\n"
         "A flag overrides a PLACER_… variable, which overrides the file, which overrides "
@@ -74,6 +76,22 @@ AcceptGap = Annotated[
         "lost offsets.",
     ),
 ]
+Ha = Annotated[
+    bool,
+    typer.Option("--ha", help="Be active if nobody else is, else stand by and take over in time."),
+]
+StandbyOption = Annotated[
+    bool,
+    typer.Option("--standby", help="Stand by behind the active one: as --ha, but never first."),
+]
+AcceptSettings = Annotated[
+    bool,
+    typer.Option(
+        "--accept-settings",
+        help="With --ha or --standby: stand by although the active one decides by other settings; "
+        "after a take-over these hold.",
+    ),
+]
 MoveDeadline = Annotated[
     float | None, typer.Option("--move-deadline-seconds", help="Time until a move expires.")
 ]
@@ -93,6 +111,9 @@ def run(
     completion: CompletionOption = None,
     move_deadline_seconds: MoveDeadline = None,
     accept_gap: AcceptGap = False,
+    ha: Ha = False,
+    standby: StandbyOption = False,
+    accept_settings: AcceptSettings = False,
 ) -> None:
     """Run the reconciler until Ctrl-C.
 
@@ -102,6 +123,10 @@ def run(
     """
     from streaming.settings import load_settings
 
+    if embedded and (ha or standby):
+        raise typer.BadParameter("--embedded runs one process on a broker of its own: no --ha")
+    if accept_settings and not (ha or standby):
+        raise typer.BadParameter("--accept-settings needs --ha or --standby")
     if embedded and bootstrap is not None:
         raise typer.BadParameter("--embedded brings its own broker; leave out --bootstrap")
     if data_dir is not None and not embedded:
@@ -128,10 +153,21 @@ def run(
     enable_plugins(settings.policy.plugins)
     if settings.checkpoint is None and not embedded:
         raise typer.BadParameter("name a scratch directory: --checkpoint DIR")
-    raise typer.Exit(_run(settings, embedded, data_dir, accept_gap))
+    how = None
+    if ha or standby:
+        from streaming.standby import StandbyOptions
+
+        how = StandbyOptions(behind=standby, accept_settings=accept_settings)
+    raise typer.Exit(_run(settings, embedded, data_dir, accept_gap, how))
 
 
-def _run(settings: "Settings", embedded: bool, data_dir: Path | None, accept_gap: bool) -> int:
+def _run(
+    settings: "Settings",
+    embedded: bool,
+    data_dir: Path | None,
+    accept_gap: bool,
+    standby: "StandbyOptions | None",
+) -> int:
     from streaming.cli.signals import EXIT_INTERRUPTED, stop_on_signals
 
     # A log in JSON is for programs: they have READY and STOPPED.
@@ -144,7 +180,7 @@ def _run(settings: "Settings", embedded: bool, data_dir: Path | None, accept_gap
                 say("starting the broker")
                 settings = _run_with_broker(settings, data_dir, owned)
             say("starting the reconciler, which takes 10 to 20 s")
-            return 0 if stop.is_set() else _reconcile(settings, stop, accept_gap)
+            return 0 if stop.is_set() else _reconcile(settings, stop, accept_gap, standby)
     except KeyboardInterrupt:
         # Waiting for the application's threads now could hang: its JVM has just been killed.
         os._exit(EXIT_INTERRUPTED)
@@ -171,7 +207,12 @@ def _run_with_broker(settings: "Settings", data_dir: Path | None, owned: ExitSta
     return settings.model_copy(update={"kafka": kafka, "checkpoint": scratch})
 
 
-def _reconcile(settings: "Settings", stop: threading.Event, accept_gap: bool) -> int:
+def _reconcile(
+    settings: "Settings",
+    stop: threading.Event,
+    accept_gap: bool,
+    standby: "StandbyOptions | None",
+) -> int:
     """Run the application in a thread of its own, so that this one always hears signals.
 
     In the main thread PySpark would put its own handler in place of ours, and a call into the JVM
@@ -189,9 +230,19 @@ def _reconcile(settings: "Settings", stop: threading.Event, accept_gap: bool) ->
             + _prefix_flag(settings.topics.prefix)
         )
 
+    def on_standby(behind: str) -> None:
+        typer.echo(f"placer standing by: cell {settings.cell}, {behind}")
+
     def run_application() -> None:
         try:
-            done = app.run(settings, on_ready=on_ready, stop=stop, accept_gap=accept_gap)
+            done = app.run(
+                settings,
+                on_ready=on_ready,
+                stop=stop,
+                accept_gap=accept_gap,
+                standby=standby,
+                on_standby=on_standby,
+            )
             ended.append(done)
         except BaseException as error:  # noqa: BLE001 - raised again below, in the main thread
             ended.append(error)

@@ -65,7 +65,8 @@ def status(
                 even.clear()
                 even[digest] = preview_rebalance(live)
             at_ms = time.time_ns() // 1_000_000
-            return read(live, at_ms, live.lag(), live.alerts(), even[digest])
+            known = (live.alerts(), even[digest], live.processes(at_ms))
+            return read(live, at_ms, live.lag(), *known)
 
         def make_screen(found: CellStatus) -> StatusScreen:
             return StatusScreen(found, path=domain, depth=depth, fits=watch)

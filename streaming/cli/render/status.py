@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
     from streaming.live import CellStatus, RebalancePreview
+    from streaming.presence import ProcessSeen
 
 STYLES = {
     "healthy": "green",
@@ -107,6 +108,8 @@ Field = tuple[str, Any]
 def _summary(found: "CellStatus", body: Mapping[str, Any]) -> Iterator[Field]:
     """Label and text, one after the other; a field without a label goes on with the one before."""
     yield "cell", _heading(found)
+    if len(found.processes) > 1:
+        yield "processes", _processes(found.processes)
     yield from _health_fields(found, body)
     yield from _work_fields(found, body)
     for each in body["alerts"]:
@@ -116,6 +119,20 @@ def _summary(found: "CellStatus", body: Mapping[str, Any]) -> Iterator[Field]:
     if body["ignored"]:
         yield "ignored", _ignored(body["ignored"], found.at_ms)
     yield from _critical(body["health"]["critical"])
+
+
+def _processes(processes: "Sequence[ProcessSeen]") -> Any:
+    """Name the active process and those that stand by, with the commit that they have proven."""
+    from rich.text import Text
+
+    said = []
+    for each in processes:
+        role = each.role if each.role == "active" else "standby"
+        proven = "" if role == "active" else ", nothing proven yet"
+        if each.proven is not None:
+            proven = f", commit {each.proven} proven"
+        said.append(f"{each.instance} ({role}{proven})")
+    return Text("; ".join(said))
 
 
 def _health_fields(found: "CellStatus", body: Mapping[str, Any]) -> Iterator[Field]:

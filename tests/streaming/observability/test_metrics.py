@@ -56,7 +56,7 @@ class Told:
     def __init__(self) -> None:
         self.core = Reconciler(Configuration())
         self.observer = Observer("main")
-        self.observer.on_recovered(self.core, 0, 1)
+        self.observer.on_active(self.core)
 
     def batch(
         self,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from placement.model import Configuration, Quotas
-from streaming.app import timers_of
 from streaming.codec import RawRecord
+from streaming.pipeline import timers_of
 from streaming.settings import Settings
 from tests.builders.batches import CELL, Driver, bodies, of_topic
 from tests.builders.kafka_rows import heartbeat, raw, registered, tick

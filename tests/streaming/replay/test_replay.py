@@ -15,10 +15,10 @@ from placement.model import Configuration
 from schemas.topics import JOURNAL
 from streaming.brokers import Record
 from streaming.recovery import Snapshot
+from streaming.recovery.journal import JournalDamaged
 from streaming.recovery.recovery import RecoveryRefused
 from streaming.recovery.snapshot import restore_snapshot
 from streaming.replay.history import LOGS, History, JournalShortened, history_of_recording
-from streaming.replay.journal import JournalDamaged
 from streaming.replay.recording import (
     LOG,
     STATE,

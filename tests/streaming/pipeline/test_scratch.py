@@ -4,8 +4,8 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from streaming import app as application
 from streaming.cli.main import app
+from streaming.pipeline import scratch
 
 
 def test_a_directory_that_does_not_serve_is_told_before_anything_is_begun(tmp_path: Path) -> None:
@@ -22,14 +22,14 @@ def test_a_directory_that_does_not_serve_is_told_before_anything_is_begun(tmp_pa
 
 
 def test_what_others_left_goes_and_is_never_gone_on_with(tmp_path: Path) -> None:
-    application.check_scratch(tmp_path)
+    scratch.check_scratch(tmp_path)
     assert not [*tmp_path.iterdir()], "the probe is gone"
     left = tmp_path / "epoch-7-1"
     (left / "commits").mkdir(parents=True)
     (left / "commits" / "3").write_text("v1")
     (tmp_path / "epoch-6-1").write_text("no directory")
     (tmp_path / "spark.log").touch()
-    fresh = application._make_scratch(tmp_path, 7)
+    fresh = scratch.make_scratch(tmp_path, "epoch-7")
     assert not fresh.exists()
     assert not left.exists()
     assert (tmp_path / "spark.log").exists()

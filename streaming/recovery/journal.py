@@ -20,7 +20,9 @@ class JournalDamaged(StreamingError):
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """Holds the input of one commit. `configuration` is set in a writer's first entry."""
+    """Holds the input of one commit. `configuration` is set in a writer's first entry; `rebuilt`
+    tells that this writer began with a state rebuilt from the topics, and not with one that it had
+    followed."""
 
     sequence: int
     writer_epoch: int
@@ -30,16 +32,22 @@ class JournalEntry:
     configuration: Configuration | None
     partition: int
     offset: int
+    rebuilt: bool = True
 
 
-def read_entries(records: Iterable[Record], cell: str) -> Iterator[JournalEntry]:
-    """The entries of a cell's journal records, in their order. Raises JournalDamaged."""
-    waiting: list[tuple[Record, Mapping[str, Any]]] = []
-    last = 0
-    for record in records:
-        if record.key != cell:
-            continue
-        body = record.value
+class EntryReader:
+    """Puts the entries of a cell together from the journal's records, which come one by one."""
+
+    def __init__(self, cell: str) -> None:
+        self._cell = cell
+        self._waiting: list[tuple[Record, Mapping[str, Any]]] = []
+        self._last = 0
+
+    def take(self, record: Record) -> JournalEntry | None:
+        """Return the entry that the record completes, if it does. Raises JournalDamaged."""
+        if record.key != self._cell:
+            return None
+        body, waiting = record.value, self._waiting
         if body is None:
             raise JournalDamaged(f"{_place(record)} is not a journal entry")
         waiting.append((record, body))
@@ -51,17 +59,33 @@ def read_entries(records: Iterable[Record], cell: str) -> Iterator[JournalEntry]
                     "missing"
                 )
             if len(waiting) < body["chunks"]:
-                continue
+                return None
             entry = _entry(waiting)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise JournalDamaged(f"{_place(record)}: {_error_text(error)}") from error
-        if entry.sequence <= last:
-            raise JournalDamaged(f"{_place(record)}: sequence {entry.sequence} follows {last}")
-        last = entry.sequence
+        if entry.sequence <= self._last:
+            raise JournalDamaged(
+                f"{_place(record)}: sequence {entry.sequence} follows {self._last}"
+            )
+        self._last = entry.sequence
         waiting.clear()
-        yield entry
-    if waiting:
-        raise JournalDamaged(f"{_place(waiting[-1][0])} is the last one, its entry is incomplete")
+        return entry
+
+    def check_complete(self) -> None:
+        """Raise JournalDamaged where the last entry lacks a chunk."""
+        if self._waiting:
+            last = _place(self._waiting[-1][0])
+            raise JournalDamaged(f"{last} is the last one, its entry is incomplete")
+
+
+def read_entries(records: Iterable[Record], cell: str) -> Iterator[JournalEntry]:
+    """The entries of a cell's journal records, in their order. Raises JournalDamaged."""
+    reader = EntryReader(cell)
+    for record in records:
+        entry = reader.take(record)
+        if entry is not None:
+            yield entry
+    reader.check_complete()
 
 
 def _entry(chunks: list[tuple[Record, Mapping[str, Any]]]) -> JournalEntry:
@@ -76,6 +100,7 @@ def _entry(chunks: list[tuple[Record, Mapping[str, Any]]]) -> JournalEntry:
         configuration=None if configuration is None else parse_configuration(configuration),
         partition=record.partition,
         offset=record.offset,
+        rebuilt=head.get("rebuilt", True),
     )
 
 

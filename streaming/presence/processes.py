@@ -1,0 +1,78 @@
+"""Lists the processes of a cell for people: who is active, who stands by, and how far they are."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import TopicPartition
+
+from schemas.inputs import ACTIVE, TICK_KEY
+from schemas.topics import NODES, full_name
+from streaming.brokers import (
+    CONNECT_TIMEOUT_SECONDS,
+    find_offset,
+    make_reader,
+    parse_json_object,
+    read_watermarks,
+)
+from streaming.presence.tick_log import PARTITION
+from streaming.presence.ticks import TickSeen
+
+# Ticks come every second or more often.
+SEEN_WITHIN_MS = 5_000
+# Of a partition with 20,000 heartbeats a second the newest seconds are enough.
+_RECORDS_MAX = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSeen:
+    """Describes a process. `seconds_ago`: since its last tick, by this machine's clock; `proven`:
+    the last commit whose state a standby has."""
+
+    instance: str
+    role: str
+    seconds_ago: float
+    proven: int | None = None
+
+
+def read_processes(
+    bootstrap: str, prefix: str, options: Mapping[str, str], writer_epoch: int, at_ms: int
+) -> list[ProcessSeen]:
+    """List the processes that have written a tick within SEEN_WITHIN_MS, the active one first.
+
+    `writer_epoch`: of the last commit; an earlier writer that goes on ticking is none. Raises
+    BrokerUnreachable.
+    """
+    seen: dict[str, TickSeen] = {}
+    for tick in _read_ticks(bootstrap, full_name(NODES, prefix), options, at_ms - SEEN_WITHIN_MS):
+        if tick.instance and (tick.role != ACTIVE or tick.writer_epoch >= writer_epoch):
+            seen[tick.instance] = tick
+    found = [
+        ProcessSeen(name, tick.role, max(at_ms - tick.at, 0) / 1000, tick.proven)
+        for name, tick in sorted(seen.items())
+    ]
+    return sorted(found, key=lambda each: each.role != ACTIVE)
+
+
+def _read_ticks(
+    bootstrap: str, topic: str, options: Mapping[str, str], since_ms: int
+) -> list[TickSeen]:
+    reader = make_reader(bootstrap, options)
+    try:
+        _, end = read_watermarks(reader, topic, PARTITION)
+        position = max(find_offset(reader, topic, PARTITION, since_ms), end - _RECORDS_MAX)
+        reader.assign([TopicPartition(topic, PARTITION, position)])
+        ticks: list[TickSeen] = []
+        deadline = time.monotonic() + CONNECT_TIMEOUT_SECONDS
+        while position < end and time.monotonic() < deadline:
+            for message in reader.consume(10_000, timeout=0.1):
+                offset = message.offset()
+                assert offset is not None
+                position = offset + (message.error() is None)
+                if message.error() is None and message.key() == TICK_KEY.encode():
+                    body = parse_json_object(message.value())
+                    tick = TickSeen.parse(message.timestamp()[1], body)
+                    ticks += [] if tick is None else [tick]
+        return ticks
+    finally:
+        reader.close()
