@@ -34,22 +34,24 @@ from streaming.pipeline import (
     BatchApplier,
     LoadIntake,
     LoadQuery,
-    QueryFailed,
     Ticker,
     bands_of,
-    check_scratch,
-    close_session,
-    find_disk_fault,
-    is_session_open,
-    make_scratch,
-    open_session,
     rehearse,
     start_decision_query,
+    start_workers,
     tick_interval_seconds,
 )
 from streaming.presence import PARTITION, TickAuthor
 from streaming.recovery import Recovered, recover
 from streaming.settings import Settings, core_configuration, name_instance, spark_client_options
+from streaming.spark import (
+    QueryFailed,
+    StartingSession,
+    close_session,
+    find_disk_fault,
+    is_session_open,
+    make_scratch,
+)
 from streaming.standby import Standby, StandbyOptions
 
 if TYPE_CHECKING:
@@ -69,6 +71,7 @@ _REFUSED = "authorization"
 
 def run(
     settings: Settings,
+    session: StartingSession,
     *,
     on_ready: Callable[[], None],
     stop: threading.Event,
@@ -76,22 +79,20 @@ def run(
     standby: StandbyOptions | None = None,
     on_standby: Callable[[str], None] = lambda _: None,
 ) -> int:
-    """Run until `stop` is set; returns the exit status.
+    """Run until `stop` is set; returns the exit status. `session`: Spark, which is on its way.
 
     `on_ready` is called each time when the first batch has been taken. `accept_gap`: start although
     input was deleted before it was read. `standby`: stand by until the role of the active one is
     free; `on_standby` is told behind whom. Raises StreamingError with what
     a person has to do about it; everything else is a bug.
     """
-    assert settings.checkpoint is not None, "the command line asks for it"
-    check_scratch(settings.checkpoint)
     options = settings.resolved_kafka_options()
     bootstrap, prefix = settings.kafka.bootstrap_servers, settings.topics.prefix
     _check_topics(bootstrap, prefix, options)
     counts = count_partitions(bootstrap, prefix, options=options)
     observer = Observer(settings.cell)
-    with _endpoint(settings, observer), ThreadPoolExecutor(max_workers=1) as beside:
-        process = _Process(settings, options, counts, observer, beside, stop, accept_gap)
+    with _endpoint(settings, observer), ThreadPoolExecutor(max_workers=2) as beside:
+        process = _Process(settings, session, options, counts, observer, beside, stop, accept_gap)
         if standby is None:
             return process.run(on_ready)
         return process.run_as_standby(standby, on_ready, on_standby)
@@ -103,6 +104,7 @@ class _Process:
     def __init__(
         self,
         settings: Settings,
+        session: StartingSession,
         options: dict[str, str],
         counts: dict[str, int],
         observer: Observer,
@@ -113,7 +115,7 @@ class _Process:
         """`counts`: partitions of all topics by short name."""
         self._settings, self._options, self._counts = settings, options, counts
         self._observer, self._beside, self._stop = observer, beside, stop
-        self._accept_gap = accept_gap
+        self._accept_gap, self._session = accept_gap, session
         # What has run once has nothing to rehearse.
         self._has_decided = False
         self._instance = name_instance(settings)
@@ -125,8 +127,9 @@ class _Process:
         outbox = self._make_outbox()
         # Spark takes seconds to start; the state is read in the meantime.
         recovery = self._beside.submit(self._recover, outbox)
-        spark = self._open_session()
+        spark = self._session.finish()
         try:
+            self._beside.submit(start_workers, spark)
             self._decide(spark, outbox, recovery.result(), on_ready)
             return 0
         finally:
@@ -149,7 +152,7 @@ class _Process:
         standby = self._make_standby(how)
         starting: Future[None] = self._beside.submit(standby.start)
         try:
-            spark = self._open_session()
+            spark = self._session.finish()
             try:
                 starting.result()
                 while True:
@@ -284,17 +287,6 @@ class _Process:
             self._settings.standby.takeover_after_seconds,
             how,
             self._observer,
-        )
-
-    def _open_session(self) -> "SparkSession":
-        settings = self._settings
-        assert settings.checkpoint is not None
-        return open_session(
-            settings.spark.topology_shards,
-            settings.spark.driver_memory,
-            settings.resolved_spark_options(),
-            settings.checkpoint,
-            reads_loads=bool(settings.resources),
         )
 
 

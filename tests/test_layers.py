@@ -83,6 +83,7 @@ STREAMING: Mapping[str, set[str]] = {
     # The surroundings.
     "runtime": {"errors"},
     "settings": {"errors"},
+    "spark": {"errors", "runtime", "settings"},
     "observability": {"errors"},
     "locations": {"errors"},
     "brokers": {"errors", "settings"},
@@ -94,7 +95,7 @@ STREAMING: Mapping[str, set[str]] = {
     "outbox": {"errors", "codec", "brokers"},
     "recovery": {"errors", "gc_pause", "codec", "brokers"},
     "pipeline": {
-        *("errors", "gc_pause", "codec", "runtime", "settings", "observability", "locations"),
+        *("errors", "gc_pause", "codec", "settings", "observability", "locations"),
         *("brokers", "presence", "ingest", "outbox", "recovery"),
     },
     "standby": {
@@ -102,7 +103,10 @@ STREAMING: Mapping[str, set[str]] = {
     },
     "app": {
         *("errors", "settings", "observability", "locations", "administration", "brokers"),
-        *("presence", "outbox", "recovery", "pipeline", "standby"),
+        *("spark", "presence", "outbox", "recovery", "pipeline", "standby"),
+    },
+    "class_archive": {
+        *("errors", "runtime", "settings", "spark", "administration", "presence", "pipeline"),
     },
     # Questions about the state, in a file or in topics; requests; the past.
     "offline": {"codec", "locations"},
@@ -129,7 +133,7 @@ STREAMING: Mapping[str, set[str]] = {
     "cli": {
         *("errors", "codec", "runtime", "settings", "observability", "locations", "brokers"),
         *("administration", "recovery", "app", "offline", "live", "requests", "replay", "doctor"),
-        *("kafka_bridge", "simulator", "rerun", "demo", "standby", "presence"),
+        *("kafka_bridge", "simulator", "rerun", "demo", "standby", "presence", "spark"),
     },
 }
 TABLES = {"placement": PLACEMENT, "streaming": STREAMING}

@@ -10,12 +10,11 @@ from streaming.pipeline.decision_query import (
     bands_of,
     rehearse,
     start_decision_query,
+    start_workers,
     tick_interval_seconds,
     timers_of,
 )
 from streaming.pipeline.load_flow import LoadIntake, LoadQuery
-from streaming.pipeline.scratch import QueryFailed, check_scratch, find_disk_fault, make_scratch
-from streaming.pipeline.session import close_session, is_session_open, open_session
 from streaming.pipeline.ticks import Ticker
 
 __all__ = [
@@ -24,17 +23,11 @@ __all__ = [
     "BatchApplier",
     "LoadIntake",
     "LoadQuery",
-    "QueryFailed",
     "Ticker",
     "bands_of",
-    "check_scratch",
-    "close_session",
-    "find_disk_fault",
-    "is_session_open",
-    "make_scratch",
-    "open_session",
     "rehearse",
     "start_decision_query",
+    "start_workers",
     "tick_interval_seconds",
     "timers_of",
 ]

@@ -100,6 +100,12 @@ def rehearse(
     return done.is_set()
 
 
+def start_workers(spark: "SparkSession") -> None:
+    """Run a job of nothing through a Python worker: the daemon that forks them imports for a
+    second, in which the driver has other things to do."""
+    spark.range(1).mapInArrow(lambda batches: batches, "id long").toArrow()
+
+
 def timers_of(settings: Settings) -> Timers:
     """The liveness timers in ms."""
     liveness = settings.liveness

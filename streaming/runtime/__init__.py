@@ -7,17 +7,19 @@ but this sub-package and `streaming.errors` is there: it imports nothing else of
 
 from streaming.runtime.application import Application
 from streaming.runtime.broker import EmbeddedBroker
-from streaming.runtime.directories import Scratch
+from streaming.runtime.directories import Scratch, cache_dir
 from streaming.runtime.jars import JarSet, JarsUnavailable, ensure_jars, has_jars
-from streaming.runtime.java import JavaUnavailable, find_java
+from streaming.runtime.java import Java, JavaUnavailable, find_java
 
 __all__ = [
     "Application",
     "EmbeddedBroker",
     "JarSet",
     "JarsUnavailable",
+    "Java",
     "JavaUnavailable",
     "Scratch",
+    "cache_dir",
     "ensure_jars",
     "find_java",
     "has_jars",

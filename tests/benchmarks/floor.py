@@ -24,8 +24,8 @@ from streaming.brokers import connect
 from streaming.cli.signals import stop_on_signals
 from streaming.ingest import subscribe
 from streaming.observability import BatchTrace
-from streaming.pipeline import close_session, open_session
 from streaming.settings.sections import SparkSettings
+from streaming.spark import StartingSession, close_session
 
 SCHEMA = "shard int, topic string, key binary, value binary"
 LOOK_SECONDS = 0.2
@@ -62,7 +62,7 @@ def run(bootstrap: str, prefix: str, checkpoint: Path, trace_file: Path) -> None
     trace = BatchTrace(trace_file)
     producer = _producer(bootstrap, prefix)
     defaults = SparkSettings()
-    spark = open_session(1, defaults.driver_memory, {}, checkpoint)
+    spark = StartingSession(1, defaults.driver_memory, {}, checkpoint).finish()
 
     def passed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +12,10 @@ from streaming.cli.options import Bootstrap, Config, Prefix, enable_plugins
 from streaming.cli.render.console import tell
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from streaming.settings import Settings
+    from streaming.spark import StartingSession
     from streaming.standby import StandbyOptions
 
 
@@ -169,6 +172,7 @@ def _run(
     standby: "StandbyOptions | None",
 ) -> int:
     from streaming.cli.signals import EXIT_INTERRUPTED, stop_on_signals
+    from streaming.spark import start_session
 
     # A log in JSON is for programs: they have READY and STOPPED.
     tells = settings.log.format == "text"
@@ -176,11 +180,19 @@ def _run(
     try:
         with ExitStack() as owned:
             stop = owned.enter_context(stop_on_signals(_STOPPING if tells else None))
+            if embedded and settings.checkpoint is None:
+                scratch = owned.enter_context(_temporary_scratch())
+                settings = settings.model_copy(update={"checkpoint": scratch})
+            say("starting the reconciler, which takes 5 to 10 s")
+            session = start_session(settings)
+            # After the thread that finishes it.
+            owned.callback(session.abandon)
             if embedded:
                 say("starting the broker")
                 settings = _run_with_broker(settings, data_dir, owned)
-            say("starting the reconciler, which takes 10 to 20 s")
-            return 0 if stop.is_set() else _reconcile(settings, stop, accept_gap, standby)
+            if stop.is_set():
+                return 0
+            return _reconcile(settings, session, stop, accept_gap, standby)
     except KeyboardInterrupt:
         # Waiting for the application's threads now could hang: its JVM has just been killed.
         os._exit(EXIT_INTERRUPTED)
@@ -196,19 +208,27 @@ def _run_with_broker(settings: "Settings", data_dir: Path | None, owned: ExitSta
     The broker dies with the thread that starts it, so this has to be the main thread.
     """
     from streaming.administration import apply_topics
-    from streaming.runtime import EmbeddedBroker, Scratch
+    from streaming.runtime import EmbeddedBroker
 
     broker = owned.enter_context(EmbeddedBroker(data_dir=data_dir))
     apply_topics(broker.bootstrap_servers, settings.topics.prefix, 1)
-    scratch = settings.checkpoint or owned.enter_context(Scratch("checkpoint")).path
     kafka = settings.kafka.model_copy(
         update={"bootstrap_servers": broker.bootstrap_servers, "options": {}}
     )
-    return settings.model_copy(update={"kafka": kafka, "checkpoint": scratch})
+    return settings.model_copy(update={"kafka": kafka})
+
+
+@contextmanager
+def _temporary_scratch() -> "Iterator[Path]":
+    from streaming.runtime import Scratch
+
+    with Scratch("checkpoint") as made:
+        yield made.path
 
 
 def _reconcile(
     settings: "Settings",
+    session: "StartingSession",
     stop: threading.Event,
     accept_gap: bool,
     standby: "StandbyOptions | None",
@@ -237,6 +257,7 @@ def _reconcile(
         try:
             done = app.run(
                 settings,
+                session,
                 on_ready=on_ready,
                 stop=stop,
                 accept_gap=accept_gap,

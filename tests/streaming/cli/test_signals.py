@@ -23,7 +23,7 @@ WAIT_SECONDS = 60.0
 # `streaming.app` as far as the command line knows it; STOPS says whether it heeds its event.
 STUB_APPLICATION = """
 import sys, threading, types, streaming
-def run(settings, *, on_ready, stop, accept_gap):
+def run(settings, session, *, on_ready, stop, accept_gap, standby, on_standby):
     print("checkpoint", settings.checkpoint, settings.checkpoint.is_dir(), flush=True)
     on_ready()
     (stop if STOPS else threading.Event()).wait()

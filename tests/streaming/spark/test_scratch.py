@@ -5,7 +5,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from streaming.cli.main import app
-from streaming.pipeline import scratch
+from streaming.spark import scratch
 
 
 def test_a_directory_that_does_not_serve_is_told_before_anything_is_begun(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.pipeline.session import spark_options
 from streaming.runtime import broker_process, java
+from streaming.spark.session import spark_options
 
 MIB = 2**20
 JARS = [Path("/jars/hadoop-bare-naked-local-fs-1.jar")]

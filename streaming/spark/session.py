@@ -7,16 +7,19 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming.runtime import Scratch, ensure_jars, find_java
-from streaming.settings import SECRET_KEY
+from streaming.settings import SECRET_KEY, Settings
+from streaming.spark.jvm import SparkJvm, class_archive, make_class_path, use_archive
+from streaming.spark.scratch import check_scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_NAME = "placement-reconciler"
 _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _LOCAL_FILES = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -126,60 +129,93 @@ def _socket_dir(temporary: Path) -> str:
     return next((place for place in places if len(place) <= _SOCKET_DIR_CHARS), "/tmp")
 
 
-def open_session(
-    topology_shards: int,
-    driver_memory: str,
-    options: Mapping[str, str],
-    scratch: Path,
-    *,
-    reads_loads: bool = False,
-) -> "SparkSession":
-    """Start Spark, by default in this process's machine on two cores.
+class StartingSession:
+    """A Spark session whose JVM is on its way; `finish` waits for it."""
 
-    `options` come last and win, among them `spark.master` for a cluster. `reads_loads`: whether
-    there will be the query of loads beside the one that decides. What the JVM prints goes to
-    `spark.log` in `scratch`. Raises JarsUnavailable or JavaUnavailable.
-    """
-    tasks = _TASKS_WITH_LOADS if reads_loads else _TASKS
-    master = f"local[{tasks},{_TASK_FAILURES_MAX}]"
-    paths = ensure_jars("connector")
-    os.environ["JAVA_HOME"] = str(find_java().home)
-    os.environ.setdefault("MALLOC_ARENA_MAX", _MALLOC_POOLS)
-    # Workers would take whatever `python3` is first on the PATH.
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    # Executors import the three packages from this installation, beside what was on the path.
-    root = str(Path(__file__).parents[2])
-    before = os.environ.get("PYTHONPATH", "")
-    if root not in before.split(os.pathsep):
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, before)))
-    logging.getLogger("py4j").setLevel(logging.ERROR)
-    from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
-    from pyspark.sql import SparkSession
+    def __init__(
+        self,
+        topology_shards: int,
+        driver_memory: str,
+        options: Mapping[str, str],
+        scratch: Path,
+        *,
+        reads_loads: bool = False,
+        archive_options: Sequence[str] | None = None,
+    ) -> None:
+        """Start Spark, by default in this process's machine on two cores, and do not wait.
 
-    conf = SparkConf(loadDefaults=False).setAppName("placement-reconciler").setMaster(master)
-    temporary = Scratch("jvm")
-    chosen = spark_options(topology_shards, driver_memory, paths, temporary.path) | dict(options)
-    if options.get("spark.master", master).startswith("local"):
-        # Directories of this machine; executors on others have their own.
-        places = {
-            "spark.local.dir": str(temporary.path),
-            "spark.python.unix.domain.socket.dir": _socket_dir(temporary.path),
-        }
-        chosen = places | chosen
-    # The JVM gets these on its command line, which everyone on the machine can read; secrets
-    # follow through the gateway.
-    conf.setAll([(name, value) for name, value in chosen.items() if not SECRET_KEY.search(name)])
-    scratch.mkdir(parents=True, exist_ok=True)
-    with (scratch / "spark.log").open("ab") as log:
-        # A session of its own: Ctrl-C in a terminal must not end the JVM before the batch ended.
-        output = {"stdout": log, "stderr": log, "start_new_session": True}
-        gateway = launch_gateway(conf, output)
-    conf.setAll(list(chosen.items()))
-    context = SparkContext(conf=conf, gateway=gateway)
-    context.setLogLevel("ERROR")
-    _TEMPORARY[gateway.proc.pid] = temporary
-    return SparkSession(context)
+        `options` come last and win, among them `spark.master` for a cluster. `reads_loads`: whether
+        there will be the query of loads beside the one that decides. What the JVM prints goes to
+        `spark.log` in `scratch`. `archive_options`: what Java is to do with a class archive instead
+        of using the one that is there. Raises JarsUnavailable or JavaUnavailable.
+        """
+        tasks = _TASKS_WITH_LOADS if reads_loads else _TASKS
+        master = f"local[{tasks},{_TASK_FAILURES_MAX}]"
+        paths = ensure_jars("connector")
+        os.environ.setdefault("MALLOC_ARENA_MAX", _MALLOC_POOLS)
+        # Workers would take whatever `python3` is first on the PATH.
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        # Executors import the three packages from this installation, beside what was on the path.
+        root = str(Path(__file__).parents[2])
+        before = os.environ.get("PYTHONPATH", "")
+        if root not in before.split(os.pathsep):
+            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, before)))
+        self._temporary = Scratch("jvm")
+        own = spark_options(topology_shards, driver_memory, paths, self._temporary.path)
+        chosen = own | {"spark.master": master, "spark.app.name": _NAME} | dict(options)
+        if chosen["spark.master"].startswith("local"):
+            # Directories of this machine; executors on others have their own.
+            places = {
+                "spark.local.dir": str(self._temporary.path),
+                "spark.python.unix.domain.socket.dir": _socket_dir(self._temporary.path),
+            }
+            chosen = places | chosen
+        self._chosen = chosen
+        # The JVM gets these on its command line, which everyone on the machine can read; secrets
+        # follow through the gateway.
+        plain = {name: value for name, value in chosen.items() if not SECRET_KEY.search(name)}
+        scratch.mkdir(parents=True, exist_ok=True)
+        java = find_java()
+        self.archive = class_archive(java, make_class_path(plain))
+        about_archive = use_archive(self.archive) if archive_options is None else archive_options
+        self._jvm = SparkJvm(java, plain, scratch / "spark.log", about_archive)
+
+    def finish(self) -> "SparkSession":
+        """Wait for the JVM and make the session. Raises JvmFailed."""
+        logging.getLogger("py4j").setLevel(logging.ERROR)
+        from pyspark import SparkConf, SparkContext
+        from pyspark.sql import SparkSession
+
+        gateway = self._jvm.connect()
+        conf = SparkConf(loadDefaults=False)
+        conf.setAll(list(self._chosen.items()))
+        context = SparkContext(conf=conf, gateway=gateway)
+        context.setLogLevel("ERROR")
+        _TEMPORARY[gateway.proc.pid] = self._temporary
+        return SparkSession(context)
+
+    def abandon(self) -> None:
+        """End the JVM, where nobody has finished the session."""
+        if self._jvm.process.pid not in _TEMPORARY:
+            self._jvm.kill()
+            self._temporary.remove()
+
+
+def start_session(
+    settings: Settings, archive_options: Sequence[str] | None = None
+) -> StartingSession:
+    """Start the session that the settings ask for. Raises QueryFailed where the scratch directory
+    does not serve, JarsUnavailable, JavaUnavailable."""
+    assert settings.checkpoint is not None, "the command line asks for it"
+    check_scratch(settings.checkpoint)
+    return StartingSession(
+        settings.spark.topology_shards,
+        settings.spark.driver_memory,
+        settings.resolved_spark_options(),
+        settings.checkpoint,
+        reads_loads=bool(settings.resources),
+        archive_options=archive_options,
+    )
 
 
 def is_session_open(session: "SparkSession") -> bool:

@@ -1,0 +1,21 @@
+"""Starts and ends Spark: its JVM, and the session with every setting that guarantees rest on.
+
+Imports `runtime`, `settings`, `errors`; PySpark only once a session is made, so that the JVM is on
+its way before anything else is loaded.
+"""
+
+from streaming.spark.jvm import JvmFailed
+from streaming.spark.scratch import QueryFailed, check_scratch, find_disk_fault, make_scratch
+from streaming.spark.session import StartingSession, close_session, is_session_open, start_session
+
+__all__ = [
+    "JvmFailed",
+    "QueryFailed",
+    "StartingSession",
+    "check_scratch",
+    "close_session",
+    "find_disk_fault",
+    "is_session_open",
+    "make_scratch",
+    "start_session",
+]
