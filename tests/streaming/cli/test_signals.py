@@ -111,8 +111,8 @@ class TestSignals:
             assert all_gone(children)
             assert running.stderr is not None
             assert running.stderr.read().splitlines() == [
+                "placer: starting the reconciler, which takes 5 to 10 s",
                 "placer: starting the broker",
-                "placer: starting the reconciler, which takes 10 to 20 s",
                 "placer: stopping after the current batch; Ctrl-C again stops at once",
             ]
         assert scratch[2] == "True"
