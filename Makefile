@@ -77,6 +77,7 @@ containers: setup  ## all tests with brokers and the application in containers; 
 chaos: setup  ## KILLS= times kill -9 of driver, JVM, workers, broker under load, and what it did
 	@$(BIN)/python -m pytest -q -m long tests/integration/test_broker_faults.py
 	@$(BIN)/python -m tests.chaos --kills $(KILLS) --seed $(SEED)
+	@$(BIN)/python -m tests.chaos --kills $(KILLS) --seed $(SEED) --standby
 
 simulate: setup  ## SEEDS= histories of simulated fleets, each step judged by an oracle
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --jobs $$(nproc)

@@ -1,4 +1,7 @@
-"""`python -m tests.chaos --kills 50 --seed 1`: kill -9 under load, and a table of what it did."""
+"""`python -m tests.chaos --kills 50 --seed 1`: kill -9 under load, and a table of what it did.
+
+With `--standby` a pair of reconcilers runs; the active one is also paused and asked to hand over.
+"""
 
 import argparse
 import socket
@@ -6,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.chaos.story import Outcome, play
+from tests.chaos.story import Outcome, Story, play
 
 
 def main() -> int:
@@ -14,12 +17,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--kills", type=int, default=50, help="how many")
     parser.add_argument("--seed", type=int, default=1, help="of their order and moments")
+    parser.add_argument("--standby", action="store_true", help="a pair instead of one")
+    parser.add_argument("--parts", nargs="+", help="only these")
     given = parser.parse_args()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory(prefix="placer-chaos-", ignore_cleanup_errors=True) as scratch:
-        outcome = play(Path(scratch), port, given.kills, given.seed, print_now)
+        story = Story(given.kills, given.seed, given.standby, given.parts)
+        outcome = play(Path(scratch), port, story, print_now)
     report(outcome, given.seed)
     return 1 if outcome.lost or outcome.doubled or outcome.faults else 0
 

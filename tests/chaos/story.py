@@ -2,8 +2,11 @@
 
 Requests, heartbeats and moves go on without a pause; nodes die and come back; at random moments a
 kill -9 hits the driver, Spark's JVM, its Python workers, all of them, or the broker. What ends is
-started again, as an orchestrator does. In the end every request has one answer, the fleet is
-whole, and the journal replayed through the core gives every record again, byte for byte.
+started again, as an orchestrator does. A pair has one that decides and one that stands by: the
+active one is killed, stopped in order, or paused until the other has decided something.
+
+In the end every request has one answer, the fleet is whole, and the journal replayed through the
+core gives every record again, byte for byte.
 """
 
 import os
@@ -23,6 +26,7 @@ from streaming.runtime import EmbeddedBroker
 from streaming.simulator import Fleet
 from streaming.simulator.fleet import Executor, FleetNode
 from tests.integration.conftest import System
+from tests.systems.application import Application
 from tests.systems.topics import Requests
 from tests.systems.waiting import until
 
@@ -51,13 +55,24 @@ class Outcome:
     replayed: str = ""
 
 
+@dataclass(frozen=True)
+class Story:
+    """Says how often what is killed, in an order drawn by `seed`; `pair`: with a standby;
+    `parts`: only these."""
+
+    kills: int
+    seed: int
+    pair: bool = False
+    parts: Sequence[str] | None = None
+
+
 class Chaos:
     """One run: a broker, the application on it, and what is done to them."""
 
     def __init__(self, broker: EmbeddedBroker, system: System, seed: int) -> None:
         self._broker, self._system = broker, system
         self._choice = random.Random(seed)
-        self._application = system.launch()
+        self._application = self._launch()
         self._dead: list[str] = []
         self.outcome = Outcome()
         self.parts: dict[str, Callable[[], None]] = {
@@ -68,14 +83,18 @@ class Chaos:
             "broker": self._kill_broker,
         }
 
+    def _launch(self) -> Application:
+        return self._system.launch()
+
     @property
     def decided(self) -> int:
         """Streams with an answer."""
         return len(self._system.outputs.latest("decisions.v1"))
 
-    def order(self, kills: int) -> list[str]:
+    def order(self, kills: int, chosen: Sequence[str] | None = None) -> list[str]:
         """Draw the part that each kill hits: all equally often, in random order."""
-        names = [name for name, _ in zip(cycle(self.parts), range(kills), strict=False)]
+        parts = [name for name in self.parts if chosen is None or name in chosen]
+        names = [name for name, _ in zip(cycle(parts), range(kills), strict=False)]
         self._choice.shuffle(names)
         return names
 
@@ -111,13 +130,16 @@ class Chaos:
             "the fleet is whole",
             REST_TIMEOUT_SECONDS,
         )
+        self._stop()
+        self._judge(requests.asked)
+
+    def _stop(self) -> None:
         self._application.send(signal.SIGTERM)
         assert self._application.wait_end() == 0, self._application.output
-        self._judge(requests.asked)
 
     def _goes_on(self, before: int) -> bool:
         if not self._application.running:
-            self._application = self._system.launch()
+            self._application = self._launch()
         return self.decided > before
 
     def _trouble(self, fleet: Fleet) -> None:
@@ -168,6 +190,81 @@ class Chaos:
         )
 
 
+class PairChaos(Chaos):
+    """The same with a standby: times are those until the other one has decided something."""
+
+    def __init__(self, broker: EmbeddedBroker, system: System, seed: int) -> None:
+        self._started = 0
+        self._running: dict[str, Application] = {}
+        super().__init__(broker, system, seed)
+        self._launch()
+        del self.parts["workers"]
+        self.parts |= {"paused": self._pause, "stopped": self._stop_active}
+        self._paused: Application | None = None
+
+    @property
+    def epoch(self) -> int:
+        """Writer epoch of the last commit."""
+        return int(self._system.outputs.marker["writer_epoch"])
+
+    def kill(self, part: str, fleet: Fleet) -> None:
+        """One kill at a random moment, once the other process stands by."""
+        self._wait_for_pair()
+        self._trouble(fleet)
+        threading.Event().wait(self._choice.uniform(0, UNDER_LOAD_SECONDS_MAX))
+        before, started = self.epoch, time.monotonic()
+        self.parts[part]()
+        if part == "broker":
+            self.go_on()
+        else:
+            outputs = self._system.outputs
+            until(lambda: self.epoch > before, "the other one is active", RECOVERY_SECONDS_MAX)
+            first = self.decided
+            until(lambda: self.decided > first, "it decides", RECOVERY_SECONDS_MAX)
+            if self.epoch > before + 1:
+                self.outcome.faults.append(f"{part}: epochs {before} to {outputs.marker}")
+        self.outcome.recoveries.setdefault(part, []).append(time.monotonic() - started)
+        if self._paused is not None:
+            self._paused.send(signal.SIGCONT)
+            assert self._paused.wait_end() == 3, self._paused.output
+            self._paused = None
+
+    def _launch(self) -> Application:
+        name = f"p{self._started}"
+        self._started += 1
+        self._running[name] = self._system.launch("--ha", PLACER_STANDBY__INSTANCE=name)
+        return self._running[name]
+
+    def _goes_on(self, before: int) -> bool:
+        return self.decided > before
+
+    def _wait_for_pair(self) -> None:
+        """Return when one is active and the other stands by, warm."""
+        self._running = {name: each for name, each in self._running.items() if each.running}
+        while len(self._running) < 2:
+            self._launch()
+        name = str(self._system.outputs.marker["instance"])
+        until(lambda: name in self._running, "the active one runs")
+        self._application = self._running[name]
+        others = [each for each in self._running.values() if each is not self._application]
+        for each in others:
+            each.wait_standing_by()
+
+    def _pause(self) -> None:
+        self._paused = self._application
+        self._application.send(signal.SIGSTOP)
+
+    def _stop_active(self) -> None:
+        self._application.send(signal.SIGTERM)
+
+    def _stop(self) -> None:
+        self._wait_for_pair()
+        others = [each for each in self._running.values() if each is not self._application]
+        for each in (*others, self._application):
+            each.send(signal.SIGTERM)
+            assert each.wait_end() == 0, each.output
+
+
 @contextmanager
 def stage(scratch: Path, port: int) -> Iterator[tuple[EmbeddedBroker, System]]:
     """A broker that keeps its data, with topics on it."""
@@ -179,20 +276,20 @@ def stage(scratch: Path, port: int) -> Iterator[tuple[EmbeddedBroker, System]]:
             system.close()
 
 
-def play(scratch: Path, port: int, kills: int, seed: int, tell: Callable[[str], None]) -> Outcome:
+def play(scratch: Path, port: int, story: Story, tell: Callable[[str], None]) -> Outcome:
     """Kill so often, let everything come to rest, and say what was seen."""
     with (
         stage(scratch, port) as (broker, system),
         Fleet(system.bootstrap, system.prefix, NODES, 0.5) as fleet,
         Executor(system.bootstrap, system.prefix, 0.5),
     ):
-        chaos = Chaos(broker, system, seed)
+        chaos = (PairChaos if story.pair else Chaos)(broker, system, story.seed)
         requests = Requests(system.inputs, REQUESTS_PER_SECOND)
         chaos.go_on()
-        parts: Sequence[str] = chaos.order(kills)
+        parts: Sequence[str] = chaos.order(story.kills, story.parts)
         for number, part in enumerate(parts, start=1):
             chaos.kill(part, fleet)
             took = chaos.outcome.recoveries[part][-1]
-            tell(f"{number:3} of {kills}  {part:10} {took:6.1f} s  {chaos.decided} decisions")
+            tell(f"{number:3} of {story.kills}  {part:10} {took:6.1f} s  {chaos.decided} decisions")
         chaos.finish(fleet, requests)
         return chaos.outcome

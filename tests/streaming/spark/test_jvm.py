@@ -70,7 +70,7 @@ def test_an_archive_is_for_one_java_and_its_jars(tmp_path: Path) -> None:
 def test_a_jvm_that_does_not_start_says_why(tmp_path: Path) -> None:
     settings = load_settings(None, {"checkpoint": tmp_path})
     session = start_session(settings, ["-Xmx1k"])
-    with pytest.raises(JvmFailed, match="it printed: .*heap"):
+    with pytest.raises(JvmFailed, match=r"it printed: .*heap"):
         session.finish()
     session.abandon()
 
