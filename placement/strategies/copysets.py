@@ -95,6 +95,7 @@ class CopysetsStrategy(ByRules):
         used: list[int] = []
         uses = np.zeros(len(sets), np.int64)
         for shard in range(spec.shards):
+            view.turn_to(shard)
             rows = _open_rows(sets, policy, used, view)
             if not len(rows):
                 return _explain_no_room(spec, shard, sets)
