@@ -95,6 +95,22 @@ class LoadLog:
         expected = self.amounts(spec.expected_load)[:, None]
         return np.where(known, said, np.where((expected == UNKNOWN) & (count > 0), mean, base))
 
+    def lacks(self, node: int, load: ReportedLoad) -> bool:
+        """Return whether a node's word on a shard counts and says what is not known yet.
+
+        A word that a leader said before it led counts once; one of two other replicas only if it is
+        larger, so that they do not take turns.
+        """
+        shard, said = self._shard_of(load), self.amounts(load.amounts)
+        if shard == EMPTY or not self._takes(node, shard, said):
+            return False
+        own = int(self._speakers[shard]) == int(self._topology.digests[node])
+        if not own and node == self._current_replicas(shard)[0]:
+            return True
+        before = self.reported(shard)
+        differs = (said != UNKNOWN) & (said != before) if own else said > before
+        return bool(differs.any())
+
     # Writes
 
     def enter(self, stream: Stream) -> None:

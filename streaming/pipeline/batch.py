@@ -139,6 +139,7 @@ class BatchApplier:
         ignored = sum((each.ignored for each in outputs), Counter[str]())
         steps = _input_records(outputs, self._locator, ignored)
         late: list[Event] = [*self._unheard.take()]
+        late += self._missed_loads(outputs)
         if self._locator is not None:
             late += self._locator.take_answers(self._reconciler.now)
         latest = max((s.last_at for each in outputs for s in each.stretches), default=0)
@@ -230,6 +231,20 @@ class BatchApplier:
             self.records_read += records
             if self._observer is not None:
                 self._observer.on_records_read(topic, records)
+
+    def _missed_loads(self, outputs: Sequence[ShardOutput]) -> list[LoadsReported]:
+        """Find words on loads that were said before and that the planner does not know.
+
+        Of as many shards as a prefix may have; the others are said again later.
+        """
+        repeated = [event for each in outputs for event in each.repeated]
+        found, left = [], PREFIX_SHARDS_MAX
+        for event in sorted(repeated, key=lambda each: (each.at, each.node_id)):
+            missed = self._reconciler.find_missed(event)
+            if missed is not None and len(missed.loads) <= left:
+                found.append(missed)
+                left -= len(missed.loads)
+        return found
 
     def _check_start(self, outputs: Sequence[ShardOutput]) -> None:
         for stretch in (stretch for each in outputs for stretch in each.stretches):

@@ -78,7 +78,7 @@ class UnheardLoads:
     """Keeps what was reported of nodes that are not known yet, until they register.
 
     A node registers on one topic and reports on another, and its first report may come first. It
-    is not said again, as nothing has changed since.
+    would be said again only after minutes.
     """
 
     def __init__(self) -> None:
