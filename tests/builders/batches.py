@@ -37,6 +37,7 @@ from streaming.ingest import (
 from streaming.ingest.load_reports import pack_loads
 from streaming.ingest.source import pack
 from streaming.locations import Locator
+from streaming.observability import Observer
 from streaming.pipeline import BatchApplier
 from streaming.pipeline.load_flow import known_loads
 from streaming.recovery import Recovered, rebuild
@@ -70,6 +71,7 @@ class Driver:
         timers: Timers = TIMERS,
         configuration: Configuration | None = None,
         locator: Locator | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self._layout = make_packing_plan(PREFIX, 1, timers)
         recovered = recover(earlier, configuration)
@@ -80,6 +82,7 @@ class Driver:
             self.outbox,  # type: ignore[arg-type]
             CELL,
             OUTPUTS_COUNTED,
+            observer=observer,
             locator=locator,
         )
         tables = initial_liveness_tables(recovered.nodes, recovered.clocks, timers, 1)

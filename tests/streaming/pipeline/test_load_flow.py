@@ -16,6 +16,7 @@ from placement.model import (
 )
 from schemas.topics import NODE_LOADS
 from streaming.codec import RawRecord
+from streaming.observability import Observer
 from streaming.pipeline import batch as batch_module
 from streaming.pipeline.load_flow import BATCHES_WAITING_MAX, LoadIntake, UnheardLoads
 from tests.builders.batches import (
@@ -83,6 +84,29 @@ def test_noise_is_neither_journaled_nor_published() -> None:
     assert bodies(commits, "load.v1") == []
     assert all(entry["events"] == [] for entry in bodies(commits, "journal.v1"))
     assert marker(commits[-1])["positions"][NODE_LOADS] == {"0": 2}
+
+
+def test_metrics_say_what_reports_change_and_how_late_they_are() -> None:
+    observer = Observer(CELL)
+    driver = Driver(configuration=CONFIGURED, observer=observer)
+
+    def value(name: str, **labels: str) -> float | None:
+        return observer.metrics.registry.get_sample_value(f"reconciler_{name}", labels)
+
+    driver.batch(fleet(), [stream()])
+    assert value("load_lag_seconds") == 0
+    loads = driver.filter([report("n0", 1, {0: {"disk": 50}, 1: {"disk": 7}}, 0, 2_000)])
+    driver.batch([tick(2, 3_500)], loads=loads)
+    assert (value("load_lag_seconds"), value("load_changes_total")) == (1.5, 2)
+    driver.batch([tick(3, 9_500)])
+    assert value("load_lag_seconds") == 1.5, "of the last report"
+    again = driver.filter([report("n0", 1, {0: {"disk": 50}}, 1, 9_000)])
+    driver.batch([tick(4, 10_000)], loads=again)
+    assert value("ignored_records_total", reason="load_older_sequence") == 1
+    assert value("records_read_total", topic="loads.v1") == 2
+    assert (value("load_lag_seconds"), value("load_changes_total")) == (1.0, 2)
+    observer.on_load_batch(0.5)
+    assert value("load_batch_duration_seconds_sum") == 0.5
 
 
 def test_several_batches_of_loads_go_into_one_that_decides() -> None:
