@@ -329,11 +329,11 @@ def _find_shortage(
     exclusive_shards = policy.parameters["shard"] is Affinity.EXCLUSIVE
     need = spec.shards * factor if exclusive_shards else factor
     if nodes < need:
+        copies = spec.shards if policy.parameters["shard"] is Affinity.COLOCATED else 1
         why = f"shard=exclusive with {spec.shards} shards of " if exclusive_shards else ""
         wanted = f"{why}{factor} replicas need {need} nodes"
-        return replace(
-            explain_shortage(need, policy, candidates(policy, view), view, wanted), seen=seen
-        )
+        mask = candidates(policy, view) & view.has_room(copies)
+        return replace(explain_shortage(need, policy, mask, view, wanted, copies), seen=seen)
     if exclusive_shards and policy.parameters["node"] is Affinity.EXCLUSIVE:
         offered = sum(min(len(group), spec.shards) for group in groups)
         if offered < need:

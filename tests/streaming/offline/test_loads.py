@@ -243,6 +243,39 @@ def test_large_shards_find_room_in_any_order(sizes: list[int]) -> None:
     assert max(each["load"] for each in used.values()) <= 90
 
 
+@pytest.mark.parametrize(
+    ("expected", "has"),
+    [
+        (
+            {"disk_bytes": 95_000},
+            "none of the 2 nodes has 95.0 kB of disk_bytes free, at most 90.0 kB",
+        ),
+        (
+            {"disk_bytes": 80_000, "ops": 7},
+            "none of the 2 nodes has 80.0 kB of disk_bytes and 7 of ops free",
+        ),
+        (
+            {"disk_bytes": 80_000, "ops": 60},
+            "none of the 2 nodes has 80.0 kB of disk_bytes and 60 of ops free, at most 50 of ops",
+        ),
+        ({"ops": 7}, "of 2 nodes, 1 with 7 of ops free"),
+    ],
+)
+def test_a_shortage_names_the_resource(expected: dict[str, int], has: str) -> None:
+    nodes = [
+        {"id": "n0", "capacities": {"disk_bytes": 100_000, "ops": 5}},
+        {"id": "n1", "capacities": {"disk_bytes": 10_000, "ops": 50}},
+    ]
+    stream = {"stream": "s", "shards": 1, "replication_factor": 2, "expected_load": expected}
+    stream |= {"policy": {"strategy": "spread"}}
+    resources = {"disk_bytes": {"capacity": 0.9}, "ops": {"capacity": 1.0}}
+    document = {"resources": resources, "nodes": nodes, "streams": [stream]}
+    _, answer = asked("place", document=document)
+    reason = answer["decisions"][0]["reasons"][0]
+    assert has in reason["message"]
+    assert reason["code"] == "NODES_TOO_FEW"
+
+
 def test_nodes_that_join_have_room(tmp_path: Path) -> None:
     document = fleet(2)
     joining = {"nodes": [{"id": "n9", "location": "/r0/z0", "capacities": {"disk_bytes": 50_000}}]}
