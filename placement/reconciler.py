@@ -222,6 +222,10 @@ class Reconciler:
                 self._operators.apply_request(event)
                 return None
 
+    def find_missed(self, repeated: LoadsReported) -> LoadsReported | None:
+        """Find what of a repeated word on loads is not known yet, to be applied; None: nothing."""
+        return self._loads.find_missed(repeated)
+
     def preview(self, asked: OperatorAsked) -> Preview:
         """Preview a request: what it would touch, and what forbids it; nothing is changed."""
         return self._operators.preview(asked)

@@ -364,8 +364,13 @@ class RunningQuery:
             scratch = self._scratch.with_name(f"{self._scratch.name}-loads")
             prefix = self._settings.topics.prefix
             self._load_query = self._loads.start(
-                self._spark, self._kafka, prefix, scratch, self._intake.put
+                self._spark, self._kafka, prefix, scratch, self._take_loads
             )
+
+    def _take_loads(self, payloads: list[bytes], seconds: float) -> None:
+        """Keep what a batch of reports changes for the next one that decides."""
+        self._observer.on_load_batch(seconds)
+        self._intake.put(payloads)
 
     def _apply(self, batch: "DataFrame", batch_id: int) -> None:
         """Apply one batch. An exception ends the query, and with it the process."""

@@ -30,7 +30,7 @@ PLACEMENT: Mapping[str, set[str]] = {
     "policy": {"model", "topology", "rules"},
     "allocator": {"hashing", "model", "topology", "assignments", "rules", "policy"},
     "strategies": {
-        *("hashing", "model", "topology", "assignments", "rules", "policy"),
+        *("hashing", "wording", "model", "topology", "assignments", "rules", "policy"),
         "allocator",
     },
     # Questions about an arrangement, whoever holds it.

@@ -178,14 +178,27 @@ def explain_no_node(need: ReplicaRequest, mask: Mask, view: View) -> Reason:
     return Reason(found.code, message, need.replication_factor, int(mask.sum()))
 
 
-def explain_shortage(needed: int, policy: Policy, mask: Mask, view: View, wanted: str) -> Reason:
+def count_with_room(nodes: Mask, view: View, copies: int = 1) -> SupplyStep:
+    """Count the nodes that have room for so many more replicas, and name what others lack."""
+    left = int((nodes & view.has_room(copies)).sum())
+    if view.loads is None:
+        return room_step(left)
+    capacity = view.topology.capacity
+    full = nodes & (capacity >= 0) & (view.load + copies > capacity)
+    return room_step(left, view.loads.find_lacks(nodes, copies), bool(full.any()))
+
+
+def explain_shortage(
+    needed: int, policy: Policy, mask: Mask, view: View, wanted: str, copies: int = 1
+) -> Reason:
     """Explain why fewer nodes may hold a replica than are needed.
 
-    `wanted` is the clause of the message that says what needs them.
+    `wanted` is the clause of the message that says what needs them; `copies`: how many replicas a
+    node would take at once.
     """
     found = supply(view.topology, policy.nodes, fenced=_may_use_suspect(mask, view))
-    with_room = int((found.mask & view.has_room()).sum())
-    more = (room_step(with_room), allowed_step(int((found.mask & mask).sum())))
+    allowed = allowed_step(int((found.mask & mask).sum()))
+    more = (count_with_room(found.mask, view, copies), allowed)
     return Reason(found.code, f"{wanted}: {found.describe(*more)}", needed, int(mask.sum()))
 
 
@@ -201,7 +214,7 @@ def _count_left(found: Supply, need: ReplicaRequest, mask: Mask, view: View) -> 
     others = now.copy()
     others[np.asarray([*need.kept, *need.excluded], np.int64)] = False
     return [
-        room_step(int(has_room.sum())),
+        count_with_room(found.mask, view),
         allowed_step(int(now.sum())),
         distinct_node_step(int(others.sum())),
     ]

@@ -145,6 +145,7 @@ def arrange_stream(
     if not needs:
         return []
     need, rest = needs[0], needs[1:]
+    view.turn_to(need.shard)
     for nodes in arrangements(rules, mask(view), need, view):
         after = view.fork()
         after.memory = view.memory

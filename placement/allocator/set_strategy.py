@@ -70,6 +70,7 @@ class SetStrategy(ByRules):
             kept = [node for node in nodes if node != EMPTY]
             if len(kept) == len(nodes):
                 continue
+            view.turn_to(shard)
             need = ReplicaRequest(
                 spec.stream, shard, len(kept), len(nodes), kept, nodes=policy.nodes
             )

@@ -42,6 +42,9 @@ def fill_slots(
     used: list[int] = []
     reasons: dict[Code, Reason] = {}
     for shard in range(0, spec.shards, copies):
+        view.turn_to(shard)
+        if not view.shards_alike:
+            mask = candidates(policy, view)
         need = ReplicaRequest(
             stream=spec.stream,
             shard=shard,

@@ -136,6 +136,7 @@ class StreamDraft:
             kept = [node for node in nodes if node != EMPTY]
             if len(kept) == len(nodes):
                 continue
+            self.view.turn_to(shard)
             whole = self._search(shard, kept, order, [_TRIES_MAX])
             if whole is None:
                 reason, whole = self._explain_dead_end(shard, kept, order)
@@ -225,7 +226,7 @@ def place_by(
     Otherwise by the strategy's `resume`, with nothing to continue from.
     """
     rules = strategy.rules(policy, view.topology)
-    if at_once and not policy.rules:
+    if at_once and not policy.rules and view.shards_alike:
         draft = StreamDraft(spec, policy, [], view)
         if view.topology.can_lead[draft.usable].all() and at_once(draft):
             warnings = find_unmet(rules, draft.shards, spec, policy, view.topology)

@@ -229,7 +229,7 @@ def walk_in_bulk(
     """
     topology = view.topology
     mask = candidates(policy, view)
-    if spec.shards < BULK_FROM or not ring.nodes or policy.rules:
+    if spec.shards < BULK_FROM or not ring.nodes or policy.rules or not view.shards_alike:
         return None
     if not topology.can_lead[mask].all():
         return None
@@ -238,7 +238,7 @@ def walk_in_bulk(
         return None
     shards = ring.owners[taken]
     more = np.bincount(shards.ravel(), minlength=topology.size)
-    if ((topology.capacity >= 0) & (view.load + more > topology.capacity)).any():
+    if (more > view.room()).any():
         return None
     view.add_all(shards.ravel())
     view.leaders += np.bincount(shards[:, 0], minlength=topology.size)

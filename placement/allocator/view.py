@@ -56,6 +56,8 @@ class View:
         self.load = table.load(topology.size).copy()
         self.leaders = table.leaders(topology.size).copy()
         self.levels: dict[Scope, DomainLoads] = {}
+        # The loads of the shards that are placed, a column each; None where all are alike.
+        self._each: NDArray[np.int64] | None = None
         # Nodes that limits keep from taking one more replica for the moment.
         self.busy, self.busy_nodes = np.zeros(topology.size, bool), 0
         # The nodes by class (`node_classes`), notified of every change.
@@ -80,7 +82,36 @@ class View:
     def bear(self, amounts: NDArray[np.int64]) -> None:
         """Set the load by resource of the shard whose replicas are counted from now on."""
         if self.loads is not None:
-            self.loads.shard = amounts
+            self.loads.shard, self._each = amounts, None
+
+    def bear_each(self, amounts: NDArray[np.int64]) -> None:
+        """Set the loads by resource of the shards of a stream, a column each, or one for all.
+
+        Until `turn_to` says which shard is placed the least of all counts, so that no node is left
+        out that has room for some of them.
+        """
+        self.bear(amounts.min(axis=1))
+        if self.loads is not None and (amounts != amounts[:, :1]).any():
+            self._each = amounts
+
+    def turn_to(self, shard: int) -> None:
+        """Set which shard of the stream is placed from now on, by its number."""
+        if self.loads is not None and self._each is not None:
+            self.loads.shard = self._each[:, shard]
+
+    @property
+    def shards_alike(self) -> bool:
+        """Return whether all shards of the stream that is placed bear the same."""
+        return self._each is None
+
+    def order_shards(self, shards: int) -> Sequence[int]:
+        """Order the numbers of a stream's shards, those that need most of the fleet first."""
+        if self.loads is None or self._each is None:
+            return range(shards)
+        whole = np.maximum(self.loads.capacity, 0).sum(axis=1, keepdims=True)
+        needs = (self._each / np.maximum(whole, 1)).max(axis=0)
+        order: list[int] = np.argsort(-needs, kind="stable").tolist()
+        return order
 
     def bear_shard(self, shard: int) -> None:
         """Set the load of a known shard as that of the replicas counted from now on."""

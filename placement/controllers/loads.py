@@ -5,6 +5,8 @@ that the node does not hold changes nothing and is counted. A figure that is man
 before is held back by the filter: here it is remembered, so that an operator can confirm it.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from placement.controllers.retry_gate import RetryGate
@@ -53,6 +55,14 @@ class LoadController:
         for suspected in event.suspected:
             self._suspect(event.node_id, suspected)
         return None
+
+    def find_missed(self, event: LoadsReported) -> LoadsReported | None:
+        """Keep of an event that is repeated the loads that are not known yet; None if all are."""
+        node = self._state.topology.index.get(event.node_id)
+        if node is None:
+            return None
+        missed = tuple(each for each in event.loads if self._state.loads.lacks(node, each))
+        return replace(event, loads=missed) if missed else None
 
     def _suspect(self, node_id: str, each: SuspectedLoad) -> None:
         """Remember a figure that is held back, and alert operators to it."""

@@ -80,6 +80,7 @@ class StreamToDiagnose:
     - `out_of_sync`: by number of the shard the nodes of complete copies that have fallen behind.
       They count for no quorum; nothing is copied for them, so no rule is broken by them.
     - `unobserved`: numbers of the shards whose replicas are not known, of which nothing is said.
+    - `loads`: what each shard needs, a row for each resource; None where no resource is counted.
     """
 
     spec: StreamSpec
@@ -89,6 +90,7 @@ class StreamToDiagnose:
     moving: frozenset[int] = frozenset()
     out_of_sync: Mapping[int, frozenset[int]] = field(default_factory=dict)
     unobserved: frozenset[int] = frozenset()
+    loads: NDArray[np.int64] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +148,12 @@ def diagnose_cluster(
     topology: Topology,
     streams: Sequence[StreamToDiagnose],
     loads: NodeLoads | None = None,
-    amounts: Mapping[str, NDArray[np.int64]] | None = None,
 ) -> Diagnosis:
     """Diagnose all streams of a cluster.
 
     The streams' nodes are indexes of `topology`. Violations come in the order of `streams`; in a
     stream by shard, then those of the stream as a whole; then those of nodes. `loads`: the
-    resources that the nodes bear, where any is counted; `amounts`: what the shards of each stream
-    need, a row for each resource.
+    resources that the nodes bear, where any is counted.
     """
     groups = [_Group(topology, [streams[at] for at in places]) for places in _group_alike(streams)]
     load = sum((group.load for group in groups), np.zeros(topology.size, np.int64))
@@ -167,7 +167,7 @@ def diagnose_cluster(
         scopes.extend(scope for scope in tags if scope not in scopes)
     findings = [found[each.spec.stream] for each in streams]
     copies = tuple(each.copies for each in findings)
-    demands = [_demand(each, amounts[each.spec.stream]) for each in streams] if amounts else []
+    demands = [_demand(each, each.loads) for each in streams if each.loads is not None]
     resources = () if loads is None else resource_violations(topology, loads, demands)
     violations = [violation for each in findings for violation in each.violations]
     return Diagnosis(

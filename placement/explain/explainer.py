@@ -13,7 +13,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.allocator import ReplicaRequest, Trace, View, candidates, choose
+from placement.allocator import (
+    ReplicaRequest,
+    Trace,
+    View,
+    candidates,
+    choose,
+    count_with_room,
+)
 from placement.assignments import EMPTY
 from placement.explain.room import describe_fill, describe_lack, describe_overload
 from placement.model import Move, MoveState, Reason, StreamSpec, Violation
@@ -28,7 +35,6 @@ from placement.rules import (
     Strength,
     distinct_node_step,
     location_step,
-    room_step,
     rule_step,
     supply,
     why_not_admitted,
@@ -316,18 +322,20 @@ class Explainer:
         """Describe the funnel in one clause; steps that dropped no node are left out."""
         parts = {
             "distinct nodes": distinct_node_step,
-            "capacity": room_step,
             LocatedFirst.name: location_step,
         }
         rules = {str(rule): rule for rule in self._rules}
         found = supply(self._view.topology, self._policy.nodes)
-        more = []
+        more, before = [], found.mask
         for step, mask in steps:
             left = int(mask.sum())
-            if step in parts:
+            if step == "capacity":
+                more.append(count_with_room(before, self._view))
+            elif step in parts:
                 more.append(parts[step](left))
             elif step in rules:
                 more.append(rule_step(rules[step], left))
+            before = mask
         if found.excludes_nodes(*more):
             return found.describe(*more)
         return f"all {found.known} nodes could take it"

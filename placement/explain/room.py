@@ -76,7 +76,7 @@ def advise_room(
         return
     found: list[Advice] = []
     admitted = topology.eligible & policy.nodes.mask(topology)
-    sizes = state.loads.of_new_shard(spec).tolist()
+    sizes = state.loads.of_new_shards(spec).max(axis=1).tolist()
     for row, (resource, size) in enumerate(zip(loads.resources, sizes, strict=True)):
         bounded = [n for n in topology.index.values() if loads.limit[row, n] >= 0]
         usable = [node for node in bounded if admitted[node]]
@@ -108,7 +108,7 @@ def size_nodes(
     loads = state.node_loads()
     if loads is None or not loads.is_bounded:
         return ""
-    sizes = state.loads.of_new_shard(spec).tolist()
+    sizes = state.loads.of_new_shards(spec).max(axis=1).tolist()
     needs = [
         (each.name, size / (each.capacity or 1.0))
         for each, size in zip(loads.resources, sizes, strict=True)

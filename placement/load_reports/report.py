@@ -18,6 +18,8 @@ Integers = NDArray[np.int64]
 UNSAID = -1
 # After so many half-lives a last report has lost all weight, and the shard is taken for gone.
 EXPIRY_HALF_LIVES = 10
+# A word that the planner ignored, as the node did not hold the shard yet, is said again by then.
+REPEAT_HALF_LIVES = 10
 # Of one event: with names as long as they may be it stays below the limit of a record, a megabyte.
 FIGURES_MAX = 1_000
 
@@ -40,6 +42,11 @@ class LoadBands:
     def expiry_ms(self) -> int:
         """Return for how long a shard is kept that its node reports no more."""
         return EXPIRY_HALF_LIVES * self.half_life_ms
+
+    @property
+    def repeat_ms(self) -> int:
+        """Return the time in which each word on a shard that is still reported is said again."""
+        return REPEAT_HALF_LIVES * self.half_life_ms
 
 
 @dataclass(frozen=True, slots=True)

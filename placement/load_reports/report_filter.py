@@ -20,6 +20,8 @@ from placement.model import Amounts, LoadsReported, ReportedLoad, SuspectedLoad
 # A change of less than this share of a node's capacity is none, however small the shard was: a
 # thousand such shards make a hundredth of the node.
 SHARE_MIN = 1e-5
+# Spreads the repetitions of a node's shards over time, by the number of the shard.
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
 # Of lives that ended, whose late reports are ignored.
 EARLIER_LIVES_MAX = 3
 
@@ -35,6 +37,8 @@ class ReportFilter:
         self._capacities: dict[str, int] = {}
         self._suspicions = Suspicions(bands)
         self.ignored: Counter[str] = Counter()
+        # What was told before and is said again, as the planner may have ignored it.
+        self.repeated: list[LoadsReported] = []
 
     def __len__(self) -> int:
         return len(self._columns)
@@ -70,6 +74,7 @@ class ReportFilter:
         found, known = columns.columns_of(codes[report.codes], report.shards)
         if not known.all():
             self.ignored["load_beyond_shards"] += int((~known).sum())
+        before = columns.at.max(axis=0, initial=0)
         telling = np.zeros(len(columns), bool)
         suspected: list[SuspectedLoad] = []
         for row, amounts in zip(rows, report.amounts, strict=True):
@@ -84,6 +89,8 @@ class ReportFilter:
             # A word on the shard ends what the planner remembers of the suspicion.
             telling[self._suspicions.clear(columns, row, use[~held])] = True
         event = self._tell(report, np.flatnonzero(telling), suspected)
+        due = np.setdiff1d(found[known], np.flatnonzero(telling))
+        self._repeat(report, due, before[due])
         self._forget(report.at)
         return event
 
@@ -168,9 +175,28 @@ class ReportFilter:
         """Make the event, and note what was told."""
         if not len(chosen) and not suspected:
             return None
+        figures = np.rint(self._columns.smoothed[:, chosen])
+        self._columns.told[:, chosen] = figures
+        loads = self._loads_of(chosen, figures)
+        return LoadsReported(report.at, report.node_id, loads, tuple(suspected))
+
+    def _repeat(self, report: LoadReport, columns: Integers, before: Integers) -> None:
+        """Say again what was told of shards, of each once in `repeat_ms`.
+
+        `before`: when they were reported last.
+        """
+        every = self._bands.repeat_ms
+        phases = (self._columns.keys[columns].astype(np.uint64) * _SPREAD >> np.uint64(11)) / 2**53
+        turned = np.floor(report.at / every + phases) > np.floor(before / every + phases)
+        due = columns[turned & (before > 0)]
+        words = self._loads_of(due, self._columns.told[:, due])
+        loads = tuple(each for each in words if each.amounts)
+        if loads:
+            self.repeated.append(LoadsReported(report.at, report.node_id, loads))
+
+    def _loads_of(self, chosen: Integers, figures: Figures) -> tuple[ReportedLoad, ...]:
+        """Make the words on shards; figures that are held back are left out."""
         columns = self._columns
-        figures = np.rint(columns.smoothed[:, chosen])
-        columns.told[:, chosen] = figures
         names = sorted((name, row) for row, name in enumerate(columns.resources))
         rows = [row for _, row in names]
         loads = []
@@ -183,8 +209,7 @@ class ReportFilter:
                 if not np.isnan(amount) and not self._suspicions.holds(column, columns, name)
             )
             loads.append(ReportedLoad(stream, shard, said, uid))
-        loads.sort(key=lambda each: (each.stream, each.shard))
-        return LoadsReported(report.at, report.node_id, tuple(loads), tuple(suspected))
+        return tuple(sorted(loads, key=lambda each: (each.stream, each.shard)))
 
     def _forget(self, at: int) -> None:
         """Forget shards that have not been reported for long."""

@@ -85,6 +85,15 @@ class Overload:
     limit: int
 
 
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """A resource of which nodes have too little: what is needed, and the most that one has free."""
+
+    resource: str
+    needed: int
+    free: int
+
+
 class NodeLoads:
     """Holds what nodes bear of each resource, as one plan sees it, and the load of one shard.
 
@@ -145,6 +154,16 @@ class NodeLoads:
             return none
         found: Mask = self.room() >= replicas
         return found
+
+    def find_lacks(self, nodes: Mask, replicas: int = 1) -> list[Lack]:
+        """List the resources of which some of `nodes` have too little for so many such shards."""
+        free, needed = np.maximum(self.limit - self.borne, 0), replicas * self.shard
+        bounded = (self.limit >= 0) & nodes
+        short = bounded & (needed > 0)[:, None] & (free < needed[:, None])
+        return [
+            Lack(self.resources[row].name, int(needed[row]), int(free[row, bounded[row]].max()))
+            for row in np.flatnonzero(short.any(axis=1)).tolist()
+        ]
 
     def overloaded(self) -> Integers:
         """Count for each node the resources of which it holds more than fits."""

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement.model import Code, Liveness, natural_key
+from placement.rules.fits import Lack
 from placement.rules.rule import Mask, Rule
 from placement.topology import NodeFilter, Topology
+from placement.wording import format_amount, format_share
 
 # Of several domains, tags or ids in a sentence so many are named, the others are counted.
 _NAMED_MAX = 3
@@ -181,9 +183,20 @@ def format_names(values: Sequence[object]) -> str:
     return f"[{shown}, and {left} more]" if left > 0 else f"[{shown}]"
 
 
-def room_step(left: int) -> SupplyStep:
-    """Make the step of nodes with capacity for one more replica."""
-    return SupplyStep(left, f"{left} with free capacity", "has free capacity")
+def room_step(left: int, lacks: Sequence[Lack] = (), full: bool = True) -> SupplyStep:
+    """Make the step of nodes with room for one more replica.
+
+    `lacks`: the resources of which other nodes have too little; `full`: whether others hold as many
+    replicas as they may.
+    """
+    if not lacks:
+        return SupplyStep(left, f"{left} with free capacity", "has free capacity")
+    needs = " and ".join(format_share(each.needed, each.resource) for each in lacks)
+    said = f"free capacity and {needs} free" if full else f"{needs} free"
+    tell = format_amount if len(lacks) == 1 else format_share
+    most = [tell(each.free, each.resource) for each in lacks if each.free < each.needed]
+    least = f", at most {' and '.join(most)}" if most else ""
+    return SupplyStep(left, f"{left} with {said}", f"has {said}{least}")
 
 
 def allowed_step(left: int) -> SupplyStep:

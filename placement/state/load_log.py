@@ -51,6 +51,8 @@ class LoadLog:
         self._speakers = np.zeros(0, np.uint64)
         self._hashes = np.zeros(0, np.uint64)
         self._total, self._count = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
+        # What is known of shards that are yet to be placed, by stream and shard.
+        self._foreseen: dict[str, dict[int, Integers]] = {}
 
     # Questions
 
@@ -74,6 +76,40 @@ class LoadLog:
         stream = self._streams.get(spec.stream)
         known, unknown = self._derive(spec, () if stream is None else stream.shards)
         return known + unknown * columns.mean
+
+    def of_new_shards(self, spec: StreamSpec) -> Integers:
+        """Compute the loads with which the shards of a stream are placed, by resource.
+
+        A column for each shard where something is foreseen of them, else one for all.
+        """
+        base, foreseen = self.of_new_shard(spec)[:, None], self._foreseen.get(spec.stream)
+        if not foreseen:
+            return base
+        said = np.full((len(self._names), spec.shards), UNKNOWN, np.int64)
+        for shard, amounts in foreseen.items():
+            if shard < spec.shards:
+                said[:, shard] = amounts
+        known = said != UNKNOWN
+        count = known.sum(axis=1, keepdims=True)
+        mean = np.where(known, said, 0).sum(axis=1, keepdims=True) // np.maximum(count, 1)
+        expected = self.amounts(spec.expected_load)[:, None]
+        return np.where(known, said, np.where((expected == UNKNOWN) & (count > 0), mean, base))
+
+    def lacks(self, node: int, load: ReportedLoad) -> bool:
+        """Return whether a node's word on a shard counts and says what is not known yet.
+
+        A word that a leader said before it led counts once; one of two other replicas only if it is
+        larger, so that they do not take turns.
+        """
+        shard, said = self._shard_of(load), self.amounts(load.amounts)
+        if shard == EMPTY or not self._takes(node, shard, said):
+            return False
+        own = int(self._speakers[shard]) == int(self._topology.digests[node])
+        if not own and node == self._current_replicas(shard)[0]:
+            return True
+        before = self.reported(shard)
+        differs = (said != UNKNOWN) & (said != before) if own else said > before
+        return bool(differs.any())
 
     # Writes
 
@@ -100,6 +136,12 @@ class LoadLog:
             self._count_stream(self._streams[name], shards)
         self._count_fleet()
         return ignored
+
+    def foresee(self, records: Iterable[ShardLoad]) -> None:
+        """Note what is known of shards of streams that are yet to be placed."""
+        for each in records:
+            stream = self._foreseen.setdefault(each.stream, {})
+            stream[each.shard] = self.amounts(each.amounts)
 
     def learn(self, records: Sequence[ShardLoad]) -> None:
         """Record what is known of shards of which nothing was known, from elsewhere than a node."""

@@ -37,6 +37,7 @@ from placement.rules import (
 )
 from placement.strategies.spread import SpreadStrategy
 from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
+from placement.wording import format_amount, format_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,8 @@ class AffinityStrategy(ByRules):
             shards = self._arrange_by_rules(shards, spec, policy, view)
         if isinstance(shards, Reason):
             return shards
-        for nodes in shards:
+        for shard, nodes in enumerate(shards):
+            view.turn_to(shard)
             for slot, node in enumerate(nodes):
                 view.add(node, leader=slot == 0)
         return Placement(
@@ -327,11 +329,11 @@ def _find_shortage(
     exclusive_shards = policy.parameters["shard"] is Affinity.EXCLUSIVE
     need = spec.shards * factor if exclusive_shards else factor
     if nodes < need:
+        copies = spec.shards if policy.parameters["shard"] is Affinity.COLOCATED else 1
         why = f"shard=exclusive with {spec.shards} shards of " if exclusive_shards else ""
         wanted = f"{why}{factor} replicas need {need} nodes"
-        return replace(
-            explain_shortage(need, policy, candidates(policy, view), view, wanted), seen=seen
-        )
+        mask = candidates(policy, view) & view.has_room(copies)
+        return replace(explain_shortage(need, policy, mask, view, wanted, copies), seen=seen)
     if exclusive_shards and policy.parameters["node"] is Affinity.EXCLUSIVE:
         offered = sum(min(len(group), spec.shards) for group in groups)
         if offered < need:
@@ -415,4 +417,24 @@ def _check_capacity(shards: list[list[int]], view: View) -> list[list[int]] | Re
                 f"node {topology.ids[node]} would hold {replicas[node]} more, its free capacity is"
             )
             return Reason(Code.NO_CANDIDATE, f"{message} {room}", replicas[node], room)
-    return shards
+    return _check_loads(shards, view)
+
+
+def _check_loads(shards: list[list[int]], view: View) -> list[list[int]] | Reason:
+    """Return the arrangement, or name a node that would hold more of a resource than fits."""
+    after = view.fork()
+    if after.loads is None:
+        return shards
+    for shard, nodes in enumerate(shards):
+        after.turn_to(shard)
+        for slot, node in enumerate(nodes):
+            after.add(node, leader=slot == 0)
+    ids, used = view.topology.ids, {node for nodes in shards for node in nodes}
+    over = [each for each in after.loads.overloads() if each.node in used]
+    if not over:
+        return shards
+    first = min(over, key=lambda each: (natural_key(ids[each.node]), each.resource.name))
+    name = first.resource.name
+    load, limit = format_share(first.load, name), format_amount(first.limit, name)
+    message = f"node {ids[first.node]} would hold {load}, at most {limit} may be filled"
+    return Reason(Code.NO_CANDIDATE, message, first.limit, first.load)

@@ -252,8 +252,10 @@ class ClientTagsStrategy(SetStrategy):
         if policy.rules:
             return ()
         rank = view.topology.order()
-        # Tasks are taken in an order of their own, so that theirs in the stream is all the same.
-        shards = sorted(shards, key=lambda nodes: [int(rank[n]) for n in nodes if n != EMPTY])
+        # Tasks are taken in an order of their own, so that theirs in the stream is all the same,
+        # unless their numbers say what they bear.
+        if view.shards_alike:
+            shards = sorted(shards, key=lambda nodes: [int(rank[n]) for n in nodes if n != EMPTY])
         given = [sum(node != EMPTY for node in nodes) for nodes in shards]
         reasons = super(ClientTagsStrategy, self).resume(spec, policy, shards, view)
         self._even_out(shards, [max(count, 1) for count in given], policy, view)
@@ -265,9 +267,9 @@ class ClientTagsStrategy(SetStrategy):
         """Move replicas behind the first `fixed` of each shard between nodes of equal worth.
 
         Nodes are of equal worth if every key of tags treats them alike. Under rules of the user,
-        which may not, everything stays.
+        which may not, everything stays; so it does where shards are not alike in what they bear.
         """
-        if policy.rules:
+        if policy.rules or not view.shards_alike:
             return
         keys = [view.topology.domain_of(rule.per) for rule in _ideal_rules(policy)]
 

@@ -14,6 +14,7 @@ from placement.allocator import (
     View,
     candidates,
     choose,
+    count_with_room,
     find_unmet,
     put_in_front,
 )
@@ -95,9 +96,10 @@ class CopysetsStrategy(ByRules):
         used: list[int] = []
         uses = np.zeros(len(sets), np.int64)
         for shard in range(spec.shards):
+            view.turn_to(shard)
             rows = _open_rows(sets, policy, used, view)
             if not len(rows):
-                return _explain_no_room(spec, shard, sets)
+                return _explain_no_room(spec, shard, sets, policy, view)
             rows = rows[_keep_least_loaded(sets[rows], view)]
             rows = rows[uses[rows] == uses[rows].min()]
             chosen = rows[_choose_row(sets[rows], digest64(spec.stream, shard), view)]
@@ -304,9 +306,14 @@ def _explain_no_set(spec: StreamSpec, policy: Policy, view: View) -> Reason:
     return Reason(Code.NO_CANDIDATE, message, 1, 0)
 
 
-def _explain_no_room(spec: StreamSpec, shard: int, sets: _Rows) -> Reason:
+def _explain_no_room(
+    spec: StreamSpec, shard: int, sets: _Rows, policy: Policy, view: View
+) -> Reason:
     message = (
         f"no copyset can take shard {shard} of {spec.stream}: none of {len(sets)} has free "
         "capacity on all members within the rules of the stream"
     )
+    if view.loads is not None:
+        nodes = supply(view.topology, policy.nodes)
+        message += f" ({nodes.describe(count_with_room(nodes.mask, view))})"
     return Reason(Code.NO_CANDIDATE, message, 1, 0)

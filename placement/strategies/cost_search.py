@@ -61,6 +61,7 @@ class Attempt:
         for shard in range(0, spec.shards, times):
             if paced:
                 self._prices.limit(self._before + (shard + times) * copies)
+            self.view.turn_to(shard)
             mask = candidates(self._policy, self.view) & self.view.has_room(times)
             chosen = self._choose_shard(shard, mask, shards, times)
             if chosen is None:

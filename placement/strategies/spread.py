@@ -184,6 +184,10 @@ class _Attempts:
             scarce = (_Scarce(self._scopes(), self._open_nodes(view)), *self.rules)
             again = self._place_in_turn(scarce, view.fork())
             best = again if again.replicas_placed > best.replicas_placed else best
+        if best.replicas_placed < wanted and not view.shards_alike:
+            after = view.fork()
+            again = self._place_in_turn(self.rules, after, after.order_shards(self.shards))
+            best = again if again.replicas_placed > best.replicas_placed else best
         if best.replicas_placed < wanted <= _SEARCHED:
             best = self._search(view) or best
         return best
@@ -206,13 +210,16 @@ class _Attempts:
             leads=not kept,
         )
 
-    def _place_in_turn(self, rules: Sequence[Rule], view: View) -> _Arrangement:
+    def _place_in_turn(
+        self, rules: Sequence[Rule], view: View, order: Sequence[int] = ()
+    ) -> _Arrangement:
         """Place shard by shard, slot by slot; after a dead end the shard again, looking ahead."""
         wide = RuleSet(rules).spans_stream
-        shards: list[list[int]] = []
+        shards: list[list[int]] = [[] for _ in range(self.shards)]
         used: list[int] = []
         reasons: dict[Code, Reason] = {}
-        for shard in range(self.shards):
+        for shard in order or range(self.shards):
+            view.turn_to(shard)
             kept, reason = self._place_shard(rules, shard, used, view, choose)
             if reason:
                 for slot, node in enumerate(kept):
@@ -223,7 +230,7 @@ class _Attempts:
                 reasons.setdefault(reason.code, reason)
             if wide:
                 used.extend(kept)
-            shards.append(kept)
+            shards[shard] = kept
         return _Arrangement(shards, tuple(reasons.values()), view)
 
     def _place_shard(
@@ -247,7 +254,8 @@ class _Attempts:
         found = arrange_stream(self.rules, self._open_nodes, needs, after)
         if found is None:
             return None
-        for nodes in found:
+        for shard, nodes in enumerate(found):
+            after.turn_to(shard)
             for node in nodes:
                 after.add(node)
         return _Arrangement(found, (), after)

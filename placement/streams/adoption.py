@@ -41,7 +41,8 @@ def adopt(
         return wrong
     kept = [[topology.index[node_id] for node_id in nodes] for nodes in given]
     kept += [[] for _ in range(spec.shards - len(kept))]
-    for nodes in kept:
+    for shard, nodes in enumerate(kept):
+        view.turn_to(shard)
         for node in nodes:
             view.add(node, leader=node == nodes[0])
     copies = policy.copies(spec.replication_factor)
@@ -95,6 +96,7 @@ def complete_shards(
     reasons: dict[Code, Reason] = {}
     view.shards = shards
     for shard, nodes in enumerate(shards):
+        view.turn_to(shard)
         fresh = all(node == EMPTY for node in nodes)
         for slot in (slot for slot, node in enumerate(nodes) if node == EMPTY):
             kept = [node for node in nodes if node != EMPTY]

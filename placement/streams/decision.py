@@ -19,7 +19,15 @@ from placement.model import (
 )
 from placement.policy import OnInfeasible, Policy, find_contradiction, parse_placement_policies
 from placement.rebalance import even_out_stream
-from placement.rules import FeasibilityQuery, Rule, RuleContext, Strength, find_breaches, why_not
+from placement.rules import (
+    FeasibilityQuery,
+    Rule,
+    RuleContext,
+    RuleSet,
+    Strength,
+    find_breaches,
+    why_not,
+)
 from placement.state import ClusterState, Stream
 from placement.strategies import STRATEGIES
 from placement.streams.adoption import adopt, complete_shards
@@ -133,7 +141,11 @@ def place(
     `placement/policy/README.md`.
     """
     view = state.view()
-    view.bear(state.loads.of_new_shard(spec))
+    loads = state.loads.of_new_shards(spec)
+    if RuleSet(STRATEGIES[policy.strategy].rules(policy, state.topology)).is_colocated:
+        # A node takes one replica of every shard: their mean, rounded up, tells what it needs.
+        loads = -(-loads.sum(axis=1, keepdims=True) // loads.shape[1])
+    view.bear_each(loads)
     return place_in(view, spec, policy, given)
 
 

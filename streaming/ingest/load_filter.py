@@ -73,6 +73,7 @@ class LoadFilter(StatefulProcessor):
         for name, node in loads.items():
             self._nodes.updateValue((name,), (node.to_bytes(),))
             output.ignored += node.ignored
+            output.repeated += [part for event in node.repeated for part in split_event(event)]
         if heard:
             self._forget_silent(heard)
         yield Row(payload=pickle.dumps(output, pickle.HIGHEST_PROTOCOL))

@@ -46,6 +46,7 @@ class ShardOutput:
     ignored: Counter[str] = field(default_factory=Counter)
     tick: tuple[int, int] | None = None
     loads: list[tuple[int, int, LoadsReported]] = field(default_factory=list)
+    repeated: list[LoadsReported] = field(default_factory=list)
 
 
 class NodeLifecycle(StatefulProcessor):

@@ -15,7 +15,15 @@ from prometheus_client.process_collector import ProcessCollector
 
 from placement.controllers import KIND as HOLD
 from placement.diagnosis import REPLICAS_RULE
-from placement.model import SEVERITIES, AnswerOutcome, Event, Memory, MoveState, Ready
+from placement.model import (
+    SEVERITIES,
+    AnswerOutcome,
+    Event,
+    LoadsReported,
+    Memory,
+    MoveState,
+    Ready,
+)
 from placement.moves import KIND as UNMARK
 
 # From a batch of nothing but a tick to one that fills with a storm after a pause.
@@ -64,6 +72,40 @@ class _Tally:
         """Nothing is known any more."""
         for key in [*self._of]:
             self.put(key, ())
+
+
+class LoadMetrics:
+    """Metrics of the query that reads reports of loads."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._changes = Counter(
+            "reconciler_load_changes",
+            "Loads of shards that the filter of reports passed on.",
+            registry=registry,
+        )
+        self._batch = Histogram(
+            "reconciler_load_batch_duration_seconds",
+            "Time to read and filter a batch of reports of loads.",
+            registry=registry,
+            buckets=_SECONDS,
+        )
+        self._lag = Gauge(
+            "reconciler_load_lag_seconds",
+            "Age of the last reports of loads when they were applied.",
+            registry=registry,
+        )
+
+    def observe_batch(self, seconds: float) -> None:
+        """A batch of reports has been read and filtered."""
+        self._batch.observe(seconds)
+
+    def observe_lag(self, seconds: float) -> None:
+        """Reports that are so old are being applied."""
+        self._lag.set(seconds)
+
+    def count_changes(self, events: Iterable[Event]) -> None:
+        """Count the loads that events of a commit tell of."""
+        self._changes.inc(sum(len(e.loads) for e in events if isinstance(e, LoadsReported)))
 
 
 class Metrics:
@@ -120,6 +162,7 @@ class Metrics:
         self._commit = histogram(
             "commit_duration_seconds", "Part of a batch's time: the transaction."
         )
+        self.loads = LoadMetrics(registry)
         self._nodes = _Tally(gauge("nodes", "Known nodes, by status.", "status"))
         self._streams = _Tally(gauge("streams", "Known streams, by last outcome.", "outcome"))
         severity = gauge("placement_violations", "Open violations, by strength.", "severity")
@@ -191,6 +234,7 @@ class Metrics:
         """Take in one commit."""
         ready = commit.ready
         _count(self._events, (type(event).__name__ for event in commit.events))
+        self.loads.count_changes(commit.events)
         _count(self._rejected, commit.refused)
         for reason, count in commit.left_out.items():
             self._left_out.labels(reason).inc(count)

@@ -66,6 +66,14 @@ class Observer:
         """Count the records that changed nothing, by reason."""
         self.metrics.count_ignored(counts)
 
+    def on_load_batch(self, seconds: float) -> None:
+        """A batch of reports of loads has been read and filtered, in so much time."""
+        self.metrics.loads.observe_batch(seconds)
+
+    def on_loads_read(self, lag_ms: int) -> None:
+        """Reports of loads are being applied; the last of a partition are so old."""
+        self.metrics.loads.observe_lag(lag_ms / 1000)
+
     def on_commit(self, commit: CommitSummary) -> None:
         """A part of it, or all, has been committed."""
         self.metrics.observe_commit(commit)

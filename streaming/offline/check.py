@@ -45,7 +45,7 @@ from schemas.acks import MoveKind
 from schemas.cluster import Cluster, ClusterMove, ClusterNode, ClusterStream, RefusedStream
 from streaming import codec
 from streaming.offline.documents import Document
-from streaming.offline.loads import ShardLoads, count_shards, utilisation_body
+from streaming.offline.loads import count_nodes, count_shards, utilisation_body
 
 _UNLOCATED = "(unlocated)"
 
@@ -66,7 +66,7 @@ class CheckOptions:
 class CheckResult:
     """A cluster, what is wrong with it, and its streams that were refused.
 
-    `shard_loads`, `node_loads`: what is counted beside replicas; None for a file without resources.
+    `node_loads`: what is counted beside replicas; None for a file without resources.
     """
 
     document: Document
@@ -76,7 +76,6 @@ class CheckResult:
     examined: tuple[StreamToDiagnose, ...]
     refused: tuple[dict[str, Any], ...]
     lost: tuple[str, ...]
-    shard_loads: ShardLoads | None = None
     node_loads: NodeLoads | None = None
 
     @property
@@ -215,12 +214,11 @@ def check_cluster(document: Document, asked: CheckOptions) -> CheckResult:
             unknown = frozenset(n for n in stream.unobserved or () if n < stream.shards)
             behind = _out_of_sync(stream, state.topology)
             examined.append(replace(prepared, out_of_sync=behind, unobserved=unknown))
-    shard_loads = count_shards(cluster, examined)
-    loads = None if shard_loads is None else shard_loads.on_nodes(state.topology, examined)
-    amounts = None if shard_loads is None else shard_loads.by_stream
-    found = diagnose_cluster(state.topology, examined, loads, amounts)
+    counted = count_shards(cluster, examined)
+    loads = count_nodes(cluster, state.topology, counted)
+    found = diagnose_cluster(state.topology, counted, loads)
     named = tuple(sorted(lost, key=natural_key))
-    parts = (tuple(examined), tuple(refused), named, shard_loads, loads)
+    parts = (tuple(counted), tuple(refused), named, loads)
     return CheckResult(document, asked, state.topology, found, *parts)
 
 

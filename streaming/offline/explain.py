@@ -296,7 +296,7 @@ def _loads_of_shards(
         return None
     if any(event.replicas or ()) and stream is not None and stream.shards:
         return columns.of_shards(np.asarray(stream.shards, np.int64))
-    return state.loads.of_new_shard(decision.spec)[:, None]
+    return state.loads.of_new_shards(decision.spec)
 
 
 def _shards_to_explain(

@@ -4,8 +4,8 @@ Shards count as the running reconciler counts them: with the load that is given,
 their stream expects, else with a mean. A file without `resources` has no loads.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,34 +25,6 @@ Integers = NDArray[np.int64]
 _DIGITS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class ShardLoads:
-    """The loads of all shards; `by_stream`: a row for each resource, a column for each shard."""
-
-    resources: tuple[Resource, ...]
-    by_stream: Mapping[str, Integers]
-
-    @property
-    def led(self) -> NDArray[np.bool_]:
-        """Mask the resources of which the leader alone bears the load."""
-        return np.asarray([each.led for each in self.resources], bool)
-
-    def on_nodes(self, topology: Topology, streams: Sequence[StreamToDiagnose]) -> NodeLoads:
-        """Sum what the nodes bear: planned replicas, and complete ones that are still to leave."""
-        borne = np.zeros((len(self.resources), topology.size), np.int64)
-        led = self.led
-        for each in streams:
-            amounts = self.by_stream[each.spec.stream]
-            for shard, nodes in enumerate(each.shards):
-                held = {int(node) for node in (*nodes, *each.complete[shard]) if node >= 0}
-                for node in held:
-                    borne[~led, node] += amounts[~led, shard]
-                if len(nodes) and nodes[0] >= 0:
-                    borne[led, nodes[0]] += amounts[led, shard]
-        none = np.zeros(len(self.resources), np.int64)
-        return NodeLoads(topology, self.resources, borne, none)
-
-
 def known_loads(cluster: Cluster) -> dict[str, list[ShardLoad]]:
     """List what the file knows of the shards of each stream; nothing without resources."""
     if not cluster.resources:
@@ -61,11 +33,13 @@ def known_loads(cluster: Cluster) -> dict[str, list[ShardLoad]]:
     return {each.stream: codec.loads_of_stream(each) for each in streams}
 
 
-def count_shards(cluster: Cluster, streams: Sequence[StreamToDiagnose]) -> ShardLoads | None:
-    """Count the shards of streams by what the file knows; None for a file without resources."""
+def count_shards(
+    cluster: Cluster, streams: Sequence[StreamToDiagnose]
+) -> Sequence[StreamToDiagnose]:
+    """Count the shards of streams by what the file knows; as they are in one without resources."""
     resources = codec.resources_of_cluster(cluster)
     if not resources:
-        return None
+        return streams
     known, state = known_loads(cluster), ClusterState(Configuration(resources=resources))
     for each in streams:
         spec = each.spec
@@ -75,9 +49,36 @@ def count_shards(cluster: Cluster, streams: Sequence[StreamToDiagnose]) -> Shard
     state.loads.learn([load for name in names for load in known[name]])
     columns = state.table.loads
     assert columns is not None, "resources are counted"
-    shards = {name: np.asarray(state.streams[name].shards, np.int64) for name in names}
-    found = {name: columns.of_shards(numbers) for name, numbers in shards.items()}
-    return ShardLoads(resources, found)
+    shards = (np.asarray(state.streams[name].shards, np.int64) for name in names)
+    found = (columns.of_shards(numbers) for numbers in shards)
+    return [replace(each, loads=loads) for each, loads in zip(streams, found, strict=True)]
+
+
+def count_nodes(
+    cluster: Cluster, topology: Topology, streams: Sequence[StreamToDiagnose]
+) -> NodeLoads | None:
+    """Sum what the nodes bear: planned replicas, and complete ones that are still to leave.
+
+    None for a file without resources.
+    """
+    resources = codec.resources_of_cluster(cluster)
+    if not resources:
+        return None
+    borne, led = np.zeros((len(resources), topology.size), np.int64), led_mask(resources)
+    for each in streams:
+        assert each.loads is not None, "resources are counted"
+        for shard, nodes in enumerate(each.shards):
+            held = {int(node) for node in (*nodes, *each.complete[shard]) if node >= 0}
+            for node in held:
+                borne[~led, node] += each.loads[~led, shard]
+            if len(nodes) and nodes[0] >= 0:
+                borne[led, nodes[0]] += each.loads[led, shard]
+    return NodeLoads(topology, resources, borne, np.zeros(len(resources), np.int64))
+
+
+def led_mask(resources: Sequence[Resource]) -> NDArray[np.bool_]:
+    """Mask the resources of which the leader alone bears the load."""
+    return np.asarray([each.led for each in resources], bool)
 
 
 def utilisation_body(topology: Topology, loads: NodeLoads) -> dict[str, Any]:

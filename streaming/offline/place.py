@@ -200,24 +200,11 @@ def build_state(cluster: Cluster, limits: Limits | None = None) -> ClusterState:
 def decide_stream(
     state: ClusterState, event: StreamCreated, known: Sequence[ShardLoad] = ()
 ) -> Decision:
-    """Decide one stream and take its replicas, and what is `known` of its shards, into the state.
-
-    A stream that is placed anew counts with the mean of what is known where it expects nothing.
-    """
-    decision, policy, shards = decide(state, _expect(event, known), None)
-    decision = replace(decision, spec=replace(decision.spec, expected_load=event.expected_load))
+    """Decide one stream by what is `known` of its shards, and take both into the state."""
+    state.loads.foresee(known)
+    decision, policy, shards = decide(state, event, None)
     enter_decision(state, decision, policy, shards, known)
     return decision
-
-
-def _expect(event: StreamCreated, known: Sequence[ShardLoad]) -> StreamCreated:
-    amounts: dict[str, list[int]] = {}
-    for each in known:
-        for name, amount in each.amounts:
-            amounts.setdefault(name, []).append(amount)
-    means = {name: sum(found) // len(found) for name, found in amounts.items()}
-    expected = {**means, **dict(event.expected_load or ())}
-    return replace(event, expected_load=tuple(sorted(expected.items()))) if expected else event
 
 
 def enter_decision(

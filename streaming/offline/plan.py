@@ -43,7 +43,7 @@ from schemas.cluster import Cluster, ClusterMove, ClusterNode
 from streaming import codec
 from streaming.offline.check import CheckOptions, CheckResult, check_cluster, violation_body
 from streaming.offline.documents import Document
-from streaming.offline.loads import known_loads, peak_body, utilisation_body
+from streaming.offline.loads import count_nodes, known_loads, peak_body, utilisation_body
 from streaming.offline.reassignment import Assignments, Listed, reassignment_json
 from streaming.offline.traffic import PlanTraffic, count_traffic, counts_bytes
 from streaming.offline.what_if import WhatIf, accepted_streams, apply_what_if
@@ -176,7 +176,7 @@ class PlanResult:
     @property
     def counts_bytes(self) -> bool:
         """Return whether the bytes of copies are known."""
-        return counts_bytes(self.check.shard_loads)
+        return counts_bytes(self.check.node_loads)
 
     @property
     def _waves_traffic(self) -> list[dict[str, int]]:
@@ -226,10 +226,8 @@ def plan_moves(document: Document, wanted: PlanOptions) -> PlanResult:
     waves = plan_waves(topology, streams, *bounds) if wanted.until_balanced else None
     found = plan(topology, streams, *bounds) if waves is None else waves.whole
     after = _streams_after(topology, check.examined, found)
-    shard_loads = check.shard_loads
-    loads = None if shard_loads is None else shard_loads.on_nodes(topology, after)
-    amounts = None if shard_loads is None else shard_loads.by_stream
-    left = diagnose_cluster(topology, after, loads, amounts).violations
+    loads = count_nodes(cluster, topology, after)
+    left = diagnose_cluster(topology, after, loads).violations
     return PlanResult(
         document,
         check,
@@ -250,8 +248,7 @@ def _traffic(
     check: CheckResult, streams: Sequence[StreamSnapshot], plans: Sequence[Plan]
 ) -> PlanTraffic | None:
     """Count what plans copy; None for a file without resources."""
-    shard_loads, loads = check.shard_loads, check.node_loads
-    if shard_loads is None or loads is None:
+    if check.node_loads is None:
         return None
     under_way = {
         (each.spec.stream, shard): move
@@ -259,8 +256,7 @@ def _traffic(
         for shard, move in each.moves.items()
         if move.add is not None
     }
-    counted = (check.topology, check.examined, under_way, shard_loads, loads)
-    return count_traffic(plans, *counted)
+    return count_traffic(plans, check.topology, check.examined, under_way, check.node_loads)
 
 
 def check_what_if(document: Document, what_if: WhatIf) -> tuple[Cluster, CheckResult]:

@@ -16,7 +16,7 @@ from placement.model import COPIED_RESOURCE
 from placement.planning import InFlight, Plan
 from placement.rules import NodeLoads
 from placement.topology import Scope, Topology
-from streaming.offline.loads import Integers, ShardLoads
+from streaming.offline.loads import Integers, led_mask
 
 _TOP = Scope(depth=1)
 
@@ -70,7 +70,6 @@ def count_traffic(
     topology: Topology,
     streams: Sequence[StreamToDiagnose],
     under_way: Mapping[_Shard, InFlight],
-    shard_loads: ShardLoads,
     loads: NodeLoads,
 ) -> PlanTraffic:
     """Count what plans copy that are carried out one after the other.
@@ -83,7 +82,7 @@ def count_traffic(
             ends = (_top_domain(topology, source), _top_domain(topology, target))
             if ends[0] != ends[1]:
                 links[ends] += size
-    peak = _Peak(topology, streams, shard_loads, loads)
+    peak = _Peak(topology, streams, loads)
     peak.begin(under_way)
     for number, plan in enumerate(plans):
         changed = {(move.stream, move.shard) for move in plan.moves}
@@ -93,7 +92,7 @@ def count_traffic(
     return PlanTraffic(tuple(map(_wave, plans)), links, peak.most)
 
 
-def counts_bytes(loads: ShardLoads | None) -> bool:
+def counts_bytes(loads: NodeLoads | None) -> bool:
     """Return whether the bytes of a copy are known."""
     return loads is not None and COPIED_RESOURCE in {each.name for each in loads.resources}
 
@@ -124,17 +123,13 @@ class _Peak:
     """Follows what nodes bear from wave to wave; `most`: the most so far, by resource and node."""
 
     def __init__(
-        self,
-        topology: Topology,
-        streams: Sequence[StreamToDiagnose],
-        shard_loads: ShardLoads,
-        loads: NodeLoads,
+        self, topology: Topology, streams: Sequence[StreamToDiagnose], loads: NodeLoads
     ) -> None:
-        self._index, self._shard_loads = topology.index, shard_loads
-        self._lists = {each.spec.stream: each.shards for each in streams}
+        self._index = topology.index
+        self._streams = {each.spec.stream: each for each in streams}
         self._changed: dict[_Shard, list[int]] = {}
         self._borne = loads.borne.copy()
-        self._led = shard_loads.led
+        self._led = led_mask(loads.resources)
         self.most = self._borne.copy()
 
     def begin(self, under_way: Mapping[_Shard, InFlight]) -> None:
@@ -166,9 +161,11 @@ class _Peak:
     def _nodes(self, key: _Shard) -> list[int]:
         listed = self._changed.get(key)
         if listed is None:
-            listed = [int(node) for node in self._lists[key[0]][key[1]]]
+            listed = [int(node) for node in self._streams[key[0]].shards[key[1]]]
         return listed
 
     def _amounts(self, key: _Shard) -> Integers:
-        found: Integers = self._shard_loads.by_stream[key[0]][:, key[1]]
+        loads = self._streams[key[0]].loads
+        assert loads is not None, "resources are counted"
+        found: Integers = loads[:, key[1]]
         return found

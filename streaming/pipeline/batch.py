@@ -82,6 +82,9 @@ class BatchObserver(Protocol):
     def on_records_read(self, topic: str, records: int) -> None:
         """Count the records of a topic (short name) in the batch."""
 
+    def on_loads_read(self, lag_ms: int) -> None:
+        """The batch has reports of loads; those of some partition are at least so old."""
+
     def on_records_ignored(self, counts: Mapping[str, int]) -> None:
         """Count the records that changed nothing, by reason."""
 
@@ -156,13 +159,14 @@ class BatchApplier:
         """
         outputs: list[ShardOutput] = [pickle.loads(payload) for payload in payloads]
         self._check_start(outputs)
-        self._count_read(outputs)
+        latest = max((s.last_at for each in outputs for s in each.stretches), default=0)
+        self._count_read(outputs, latest)
         ignored = sum((each.ignored for each in outputs), Counter[str]())
         steps = _input_records(outputs, self._locator, ignored)
         late: list[Event] = [*self._unheard.take()]
+        late += self._missed_loads(outputs)
         if self._locator is not None:
             late += self._locator.take_answers(self._now)
-        latest = max((s.last_at for each in outputs for s in each.stretches), default=0)
         self._count_ignored(ignored, max(latest, self._now))
         commits = 0
         while True:
@@ -244,7 +248,7 @@ class BatchApplier:
         if self._observer is not None:
             self._observer.on_records_ignored(counts)
 
-    def _count_read(self, outputs: Sequence[ShardOutput]) -> None:
+    def _count_read(self, outputs: Sequence[ShardOutput], latest: int) -> None:
         # Every topology shard tells of the same stretches.
         stretches = {
             (s.topic, s.partition, s.first_offset): s for each in outputs for s in each.stretches
@@ -255,6 +259,27 @@ class BatchApplier:
             self.records_read += records
             if self._observer is not None:
                 self._observer.on_records_read(topic, records)
+        ages = [
+            latest - each.last_at
+            for (topic, _, _), each in stretches.items()
+            if topic == NODE_LOADS
+        ]
+        if ages and self._observer is not None:
+            self._observer.on_loads_read(max(ages))
+
+    def _missed_loads(self, outputs: Sequence[ShardOutput]) -> list[LoadsReported]:
+        """Find words on loads that were said before and that the planner does not know.
+
+        Of as many shards as a prefix may have; the others are said again later.
+        """
+        repeated = [event for each in outputs for event in each.repeated]
+        found, left = [], PREFIX_SHARDS_MAX
+        for event in sorted(repeated, key=lambda each: (each.at, each.node_id)):
+            missed = self._reconciler.find_missed(event)
+            if missed is not None and len(missed.loads) <= left:
+                found.append(missed)
+                left -= len(missed.loads)
+        return found
 
     def _check_start(self, outputs: Sequence[ShardOutput]) -> None:
         for stretch in (stretch for each in outputs for stretch in each.stretches):

@@ -6,6 +6,7 @@ the next batch that decides. Where resources are not configured there is no such
 """
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -78,7 +79,7 @@ class UnheardLoads:
     """Keeps what was reported of nodes that are not known yet, until they register.
 
     A node registers on one topic and reports on another, and its first report may come first. It
-    is not said again, as nothing has changed since.
+    would be said again only after minutes.
     """
 
     def __init__(self) -> None:
@@ -139,9 +140,9 @@ class LoadQuery:
         kafka: Mapping[str, str],
         prefix: str,
         checkpoint: "Path",
-        put: Callable[[list[bytes]], None],
+        put: Callable[[list[bytes], float], None],
     ) -> "StreamingQuery":
-        """Start; `put` receives the payloads of each batch."""
+        """Start; `put` receives the payloads of each batch, and the seconds that it took."""
         positions = {full_name(NODE_LOADS, prefix): self._positions}
         records = subscribe(spark, kafka, positions, RECORDS_PER_BATCH_MAX)
         packing = LoadPacking(self._resources, self._load_shards, self._bands)
@@ -157,7 +158,9 @@ class LoadQuery:
         )
 
         def hand_over(batch: "DataFrame", _: int) -> None:
-            put(batch.toArrow()["payload"].to_pylist())
+            began = time.perf_counter()
+            payloads = batch.toArrow()["payload"].to_pylist()
+            put(payloads, time.perf_counter() - began)
 
         partitions = "spark.sql.shuffle.partitions"
         before = spark.conf.get(partitions)

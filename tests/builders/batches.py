@@ -37,6 +37,7 @@ from streaming.ingest import (
 from streaming.ingest.load_reports import pack_loads
 from streaming.ingest.source import pack
 from streaming.locations import Locator
+from streaming.observability import Observer
 from streaming.pipeline import BatchApplier
 from streaming.pipeline.load_flow import known_loads
 from streaming.recovery import Recovered, rebuild
@@ -71,6 +72,7 @@ class Driver:
         configuration: Configuration | None = None,
         locator: Locator | None = None,
         recovered: Recovered | None = None,
+        observer: Observer | None = None,
     ) -> None:
         """`recovered`: where it goes on instead of what a start would find."""
         self._layout = make_packing_plan(PREFIX, 1, timers)
@@ -82,6 +84,7 @@ class Driver:
             self.outbox,  # type: ignore[arg-type]
             CELL,
             OUTPUTS_COUNTED,
+            observer=observer,
             locator=locator,
         )
         tables = initial_liveness_tables(recovered.nodes, recovered.clocks, timers, 1)

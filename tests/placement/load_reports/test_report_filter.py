@@ -143,6 +143,50 @@ def test_a_new_shard_that_is_filled_is_not_suspected() -> None:
     assert node.told([300 * 10**9, 10**9], after=10**9) == {0: 300 * 10**9}
 
 
+# What may have been ignored
+
+
+def repeated(node: Node) -> dict[int, list[int]]:
+    """What was said again of each shard since the last call."""
+    found: dict[int, list[int]] = {}
+    for event in node.filter.repeated:
+        for each in event.loads:
+            found.setdefault(each.shard, []).extend(amount for _, amount in each.amounts)
+    node.filter.repeated.clear()
+    return found
+
+
+def test_each_word_is_said_again_in_its_turn() -> None:
+    node, noise = Node(), random.Random(3)
+    assert sum(map(len, (node.told([1_000] * 200), node.told([1_000] * 200)))) == 200
+    repeated(node)
+    reports = BANDS.repeat_ms // EVERY_MS
+    for _ in range(3):
+        most, before = 0, Counter[int]()
+        for _ in range(reports):
+            assert node.told([round(1_000 * noise.uniform(0.9, 1.1)) for _ in range(200)]) == {}
+            now = Counter({shard: len(words) for shard, words in repeated(node).items()})
+            most, before = max(most, now.total()), before + now
+        assert before == dict.fromkeys(range(200), 1), "what was told, each once"
+        assert most <= 2 * 200 / reports, "and evenly over time"
+
+
+def test_what_is_repeated_is_what_was_told() -> None:
+    node = Node()
+    node.told([1_000, 1_000])
+    node.told([1_100], after=BANDS.repeat_ms)
+    assert repeated(node) == {0: [1_000]}, "not what has drifted since, nor shards not reported"
+    assert node.told([2_000, 1_000], after=BANDS.repeat_ms) == {0: 1_999}
+    assert repeated(node) == {1: [1_000]}, "what is told now is not repeated"
+
+
+def test_a_figure_that_is_held_back_is_not_repeated() -> None:
+    node = Node(capacity=TERABYTE)
+    node.told([10**9, 10**9])
+    node.report([500 * 10**9, 10**9], after=BANDS.repeat_ms)
+    assert repeated(node) == {1: [10**9]}, "an operator may have confirmed the other"
+
+
 # Who speaks
 
 

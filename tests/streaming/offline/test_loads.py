@@ -145,7 +145,7 @@ def test_a_full_node_fails_a_check() -> None:
     assert (status, [each["rule"] for each in answer["unfixable"]]) == (1, ["fits disk_bytes"])
 
 
-def test_what_is_listed_of_a_stream_to_be_placed_is_expected_of_it() -> None:
+def test_shards_without_a_figure_are_placed_with_the_mean_of_the_others() -> None:
     nodes = [{"id": f"n{n}", "capacities": {"disk_bytes": 100}} for n in range(2)]
     loads: dict[str, Any] = {"disk_bytes": [90, None]}
     stream = {"stream": "s", "shards": 2, "replication_factor": 1, "loads": loads}
@@ -156,6 +156,124 @@ def test_what_is_listed_of_a_stream_to_be_placed_is_expected_of_it() -> None:
     assert [each["load"] for each in used.values()] == [90, 90]
     loads["disk_bytes"] = [95, 95]
     assert asked("place", document=document)[1]["decisions"][0]["outcome"] == "waiting"
+
+
+POLICIES: list[dict[str, Any]] = [
+    {"strategy": "spread"},
+    {"strategy": "affinity", "shard": "balanced"},
+    {"strategy": "ring"},
+    {"strategy": "network_topology", "replication": {"r0": 1, "r1": 1}},
+    {"strategy": "hdfs"},
+    {"strategy": "copysets"},
+    {"strategy": "awareness", "attributes": ["zone"]},
+    {"strategy": "client_tags", "rack_aware_tags": ["zone"]},
+    {"strategy": "location_majority"},
+    {"strategy": "multi_level"},
+    {"strategy": "simple"},
+    {"strategy": "striped"},
+    {"strategy": "cost", "cold": 0},
+]
+
+
+def unequal(policy: dict[str, Any], seed: int, largest: int = 4_000) -> dict[str, Any]:
+    """Eight nodes, full to half or more by 60 shards of very unequal size."""
+    rng = random.Random(seed)
+    nodes = [
+        {
+            "id": f"n{n}",
+            "location": f"/r{n % 2}/z{n % 4}/k{n}",
+            "tags": {"zone": f"z{n % 4}"},
+            "capacities": {"disk_bytes": 10_000},
+        }
+        for n in range(8)
+    ]
+    sizes = [min(round(rng.lognormvariate(5.5, 1.3)), largest) for _ in range(60)]
+    stream = {"stream": "s", "shards": 60, "replication_factor": 2, "policy": policy}
+    return {
+        "levels": ["region", "zone", "rack"],
+        "resources": {"disk_bytes": {"capacity": 0.9}},
+        "nodes": nodes,
+        "streams": [stream | {"loads": {"disk_bytes": sizes}}],
+    }
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: str(policy["strategy"]))
+def test_each_shard_is_placed_with_its_own_load(policy: dict[str, Any], seed: int) -> None:
+    document = unequal(policy, seed)
+    _, answer = asked("place", document=document)
+    (decision,) = answer["decisions"]
+    held: Counter[str] = Counter()
+    sizes = document["streams"][0]["loads"]["disk_bytes"]
+    for size, nodes in zip(sizes, decision["replicas"], strict=bool(decision["replicas"])):
+        held.update(dict.fromkeys(nodes, size))
+    assert max(held.values(), default=0) <= 9_000
+    assert held or decision["reasons"][0]["code"] in ("NO_CANDIDATE", "NODES_TOO_FEW")
+    used = answer["utilisation"]["disk_bytes"]["nodes"]
+    assert {name: each["load"] for name, each in used.items() if each["load"]} == held
+    # No other strategy may choose a node by what fits best.
+    if policy["strategy"] == "spread" and sum(sizes) < 4 * 8_000:
+        assert decision["outcome"] == "placed"
+        assert max(held.values()) <= 1.1 * 2 * sum(sizes) / 8
+
+
+def test_of_shards_that_share_their_nodes_the_sum_has_to_fit() -> None:
+    policy = {"strategy": "spread", "rules": [{"colocate": "slots"}]}
+    document = unequal(policy, 0, largest=180)
+    total = sum(document["streams"][0]["loads"]["disk_bytes"])
+    for node in document["nodes"]:
+        node["capacities"]["disk_bytes"] = total
+    for name in (2, 5):
+        document["nodes"][name]["capacities"]["disk_bytes"] = total * 10 // 9 + 100
+    _, answer = asked("place", document=document)
+    decision = answer["decisions"][0]
+    assert (decision["outcome"], decision["reasons"]) == ("placed", [])
+    assert {*map(frozenset, decision["replicas"])} == {frozenset({"n2", "n5"})}
+
+
+@pytest.mark.parametrize("sizes", [[80, 30, 30, 20], [30, 30, 20, 80], [1] * 68 + [80]])
+def test_large_shards_find_room_in_any_order(sizes: list[int]) -> None:
+    nodes = [{"id": f"n{n}", "capacities": {"disk_bytes": 100}} for n in range(2)]
+    stream = {"stream": "s", "shards": len(sizes), "replication_factor": 1}
+    stream |= {"policy": {"strategy": "spread"}, "loads": {"disk_bytes": sizes}}
+    document = {"resources": RESOURCES, "nodes": nodes, "streams": [stream]}
+    _, answer = asked("place", document=document)
+    assert answer["decisions"][0]["outcome"] == "placed"
+    used = answer["utilisation"]["disk_bytes"]["nodes"]
+    assert max(each["load"] for each in used.values()) <= 90
+
+
+@pytest.mark.parametrize(
+    ("expected", "has"),
+    [
+        (
+            {"disk_bytes": 95_000},
+            "none of the 2 nodes has 95.0 kB of disk_bytes free, at most 90.0 kB",
+        ),
+        (
+            {"disk_bytes": 80_000, "ops": 7},
+            "none of the 2 nodes has 80.0 kB of disk_bytes and 7 of ops free",
+        ),
+        (
+            {"disk_bytes": 80_000, "ops": 60},
+            "none of the 2 nodes has 80.0 kB of disk_bytes and 60 of ops free, at most 50 of ops",
+        ),
+        ({"ops": 7}, "of 2 nodes, 1 with 7 of ops free"),
+    ],
+)
+def test_a_shortage_names_the_resource(expected: dict[str, int], has: str) -> None:
+    nodes = [
+        {"id": "n0", "capacities": {"disk_bytes": 100_000, "ops": 5}},
+        {"id": "n1", "capacities": {"disk_bytes": 10_000, "ops": 50}},
+    ]
+    stream = {"stream": "s", "shards": 1, "replication_factor": 2, "expected_load": expected}
+    stream |= {"policy": {"strategy": "spread"}}
+    resources = {"disk_bytes": {"capacity": 0.9}, "ops": {"capacity": 1.0}}
+    document = {"resources": resources, "nodes": nodes, "streams": [stream]}
+    _, answer = asked("place", document=document)
+    reason = answer["decisions"][0]["reasons"][0]
+    assert has in reason["message"]
+    assert reason["code"] == "NODES_TOO_FEW"
 
 
 def test_nodes_that_join_have_room(tmp_path: Path) -> None:

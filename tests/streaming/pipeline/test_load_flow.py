@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from placement.liveness import Timers
 from placement.model import (
     Configuration,
     Liveness,
@@ -15,9 +16,19 @@ from placement.model import (
 )
 from schemas.topics import NODE_LOADS
 from streaming.codec import RawRecord
+from streaming.observability import Observer
 from streaming.pipeline import batch as batch_module
 from streaming.pipeline.load_flow import BATCHES_WAITING_MAX, LoadIntake, UnheardLoads
-from tests.builders.batches import CELL, Driver, bodies, check_contract, marker, of_topic
+from tests.builders.batches import (
+    BANDS,
+    CELL,
+    Commit,
+    Driver,
+    bodies,
+    check_contract,
+    marker,
+    of_topic,
+)
 from tests.builders.kafka_rows import raw, registered, tick
 
 LED = Resource("writes", 0.8, led=True)
@@ -75,6 +86,29 @@ def test_noise_is_neither_journaled_nor_published() -> None:
     assert marker(commits[-1])["positions"][NODE_LOADS] == {"0": 2}
 
 
+def test_metrics_say_what_reports_change_and_how_late_they_are() -> None:
+    observer = Observer(CELL)
+    driver = Driver(configuration=CONFIGURED, observer=observer)
+
+    def value(name: str, **labels: str) -> float | None:
+        return observer.metrics.registry.get_sample_value(f"reconciler_{name}", labels)
+
+    driver.batch(fleet(), [stream()])
+    assert value("load_lag_seconds") == 0
+    loads = driver.filter([report("n0", 1, {0: {"disk": 50}, 1: {"disk": 7}}, 0, 2_000)])
+    driver.batch([tick(2, 3_500)], loads=loads)
+    assert (value("load_lag_seconds"), value("load_changes_total")) == (1.5, 2)
+    driver.batch([tick(3, 9_500)])
+    assert value("load_lag_seconds") == 1.5, "of the last report"
+    again = driver.filter([report("n0", 1, {0: {"disk": 50}}, 1, 9_000)])
+    driver.batch([tick(4, 10_000)], loads=again)
+    assert value("ignored_records_total", reason="load_older_sequence") == 1
+    assert value("records_read_total", topic="loads.v1") == 2
+    assert (value("load_lag_seconds"), value("load_changes_total")) == (1.0, 2)
+    observer.on_load_batch(0.5)
+    assert value("load_batch_duration_seconds_sum") == 0.5
+
+
 def test_several_batches_of_loads_go_into_one_that_decides() -> None:
     driver = placed()
     loads = driver.filter([report("n0", 1, {0: {"disk": 50}}, 0, 2_000)])
@@ -115,6 +149,65 @@ def test_a_report_that_comes_before_its_node_counts_once_the_node_is_known() -> 
     entries = bodies(driver.commits, "journal.v1")
     kinds = [kind for entry in entries for kind, _ in entry["events"]]
     assert kinds.count("LoadsReported") == 4, "what was refused stands in the journal too"
+
+
+def words(commits: list[Commit]) -> int:
+    """How many words on loads of shards stand in the journal."""
+    return sum(
+        len(body["loads"])
+        for entry in bodies(commits, "journal.v1")
+        for kind, body in entry["events"]
+        if kind == "LoadsReported"
+    )
+
+
+def report_for_a_turn(driver: Driver, amounts: dict[str, list[int]], first: int) -> list[Commit]:
+    """Have nodes report the same for as long as it takes to repeat each word."""
+    commits = []
+    for number in range(first, first + BANDS.repeat_ms // 30_000 + 1):
+        at = 30_000 * number
+        records = [
+            report(node, number, {n: {"disk": size} for n, size in enumerate(of)}, offset, at)
+            for offset, (node, of) in enumerate(amounts.items(), 10 * number)
+        ]
+        commits += driver.batch([tick(number + 10, at)], loads=driver.filter(records))
+    return commits
+
+
+def test_what_was_ignored_is_learnt_later_and_nothing_else_is_journaled() -> None:
+    patient = Timers(suspect_after_ms=10**8, dead_after_ms=10**9)
+    driver = Driver(configuration=CONFIGURED, timers=patient)
+    driver.batch([*fleet(), registered("n2", 1, location="/z2", offset=2, at=1_000)])
+    amounts = {"n0": [50, 60], "n1": [52, 55], "n2": [51, 59]}
+    said = report_for_a_turn(driver, amounts, 1)
+    assert (words(said), known(driver)) == (6, {}), "there is no such stream yet"
+    driver.batch([stream()])
+    said = report_for_a_turn(driver, amounts, 100)
+    leaders = {
+        f"{each['stream']}/{each['shard']}": each["replicas"][0]
+        for each in bodies(driver.commits, "assignments.v1")
+    }
+    assert {name: of["disk"] for name, of in known(driver).items()} == {
+        f"s/{shard}": amounts[leaders[f"s/{shard}"]][shard] for shard in range(2)
+    }
+    assert 2 <= words(said) <= 4
+    assert words(report_for_a_turn(driver, amounts, 200)) == 0
+    again = Driver(driver.commits, configuration=CONFIGURED, timers=patient)
+    assert words(report_for_a_turn(again, amounts, 300)) == 2, "a stranger's words, and ignored"
+    assert words(report_for_a_turn(again, amounts, 400)) == 0
+
+
+def test_of_followers_alone_the_largest_word_is_learnt_and_stays() -> None:
+    patient = Timers(suspect_after_ms=10**8, dead_after_ms=10**9)
+    driver = Driver(configuration=CONFIGURED, timers=patient)
+    nodes = [registered(f"n{n}", 1, location=f"/z{n}", offset=n, at=1_000) for n in range(3)]
+    driver.batch(nodes, [stream(shards=1, replication_factor=3)])
+    (assignment,) = bodies(driver.commits, "assignments.v1")
+    _, *followers = assignment["replicas"]
+    amounts = dict(zip(followers, ([52], [50]), strict=True))
+    assert words(report_for_a_turn(driver, amounts, 1)) == 2
+    assert known(driver) == {"s/0": {"disk": 52}}
+    assert words(report_for_a_turn(driver, amounts, 100)) == 0
 
 
 def test_bad_reports_are_dead_letters_and_the_rest_counts() -> None:
