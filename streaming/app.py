@@ -117,7 +117,7 @@ class _Process:
         self._observer, self._beside, self._stop = observer, beside, stop
         self._accept_gap, self._session = accept_gap, session
         # What has run once has nothing to rehearse.
-        self._has_decided = False
+        self._is_warm = False
         self._instance = name_instance(settings)
         self._at = (settings.kafka.bootstrap_servers, settings.topics.prefix)
         self._outputs = {t.name: counts[t.name] for t in CATALOGUE if t.direction == "out"}
@@ -180,12 +180,12 @@ class _Process:
         failed = threading.Event()
         waiting = self._beside.submit(standby.wait, lambda: self._stop.is_set() or failed.is_set())
         try:
-            if not (standby.is_due or self._has_decided):
-                self._rehearse(spark, standby, waiting)
             standby.let_claim()
             while not waiting.done():
                 if not is_session_open(spark):
                     raise QueryFailed("the JVM of Spark has ended while this process stood by")
+                if not (self._is_warm or standby.is_due):
+                    self._is_warm = self._rehearse(spark, standby, waiting)
                 self._stop.wait(_WATCH_SECONDS / 4)
         except BaseException:
             failed.set()
@@ -197,8 +197,9 @@ class _Process:
         log_event(LogEvent.TOOK_OVER, writer_epoch=epoch, followed=followed)
         return outbox, self._note_gaps(recovered)
 
-    def _rehearse(self, spark: "SparkSession", standby: Standby, waiting: Future[bool]) -> None:
-        """Run the query once over the newest record of the partition that this process ticks in."""
+    def _rehearse(self, spark: "SparkSession", standby: Standby, waiting: Future[bool]) -> bool:
+        """Run the query once over the newest record of the partition that this process ticks in;
+        returns whether it came through before it was wanted."""
         names = {full_name(topic, self._at[1]): topic for topic in DECIDING_TOPICS}
         places = [
             TopicPartition(name, partition)
@@ -218,8 +219,10 @@ class _Process:
         def stopping() -> bool:
             return self._stop.is_set() or standby.is_due or waiting.done()
 
-        if rehearse(spark, self._settings, positions, scratch, stopping):
-            log_event(LogEvent.REHEARSED, seconds=round(time.monotonic() - began, 1))
+        if not rehearse(spark, self._settings, positions, scratch, stopping):
+            return False
+        log_event(LogEvent.REHEARSED, seconds=round(time.monotonic() - began, 1))
+        return True
 
     def _decide(
         self,
@@ -230,7 +233,7 @@ class _Process:
     ) -> bool:
         """Be the active one until the end; returns whether the role was handed over."""
         settings, options = self._settings, self._options
-        self._has_decided = True
+        self._is_warm = True
         trace = BatchTrace(settings.trace.file)
         locator = _locator(settings, recovered)
         try:
