@@ -433,7 +433,8 @@ class RunningQuery:
         self._intake.close()
         if self._between.acquire(timeout=_STOP_TIMEOUT_SECONDS):
             self._stopping = True
-            if self._failure is None and query.isActive:
+            # After a failed batch the state is not that of the last commit, and must not be marked.
+            if self._failure is None:
                 self._release()
             self._between.release()
         if self._load_query is not None:

@@ -10,6 +10,7 @@ from streaming.replay.history import History, history_of_recording, read_history
 from streaming.replay.recorder import Recorder, make_head
 from streaming.replay.recording import Recording, read_recording, snapshot_lines, write_lines
 from streaming.replay.replay import ReplayEnd
+from streaming.replay.restore import RestoredState, RestoreRefused, make_state, write_state
 from streaming.replay.state_repair import find_damage, write_repair
 from streaming.replay.timeline import (
     NodeTimeline,
@@ -29,6 +30,8 @@ __all__ = [
     "Recording",
     "ReplayEnd",
     "ReplayReport",
+    "RestoreRefused",
+    "RestoredState",
     "ShardTimeline",
     "Timeline",
     "TimelineItem",
@@ -37,6 +40,7 @@ __all__ = [
     "history_of_recording",
     "latest_values",
     "make_head",
+    "make_state",
     "read_history",
     "read_recording",
     "read_timeline",
@@ -44,4 +48,5 @@ __all__ = [
     "snapshot_lines",
     "write_lines",
     "write_repair",
+    "write_state",
 ]

@@ -1,4 +1,5 @@
-"""`placer replay` takes the journal through the core again; `placer repair` mends topics by it."""
+"""`placer replay` takes the journal through the core again; `placer repair` mends topics by it, and
+`placer restore` fills new ones."""
 
 from dataclasses import asdict, replace
 from enum import StrEnum
@@ -54,6 +55,15 @@ def register(app: typer.Typer) -> None:
         "gone[/dim]\n\n"
         "Stop the application first: the repair becomes the only writer and would end it.",
     )(repair)
+
+    app.command(
+        "restore",
+        epilog="[bold]Examples[/bold]\n\n"
+        "  placer topics apply --bootstrap new:9092\n\n"
+        "  placer restore monday.ndjson --bootstrap new:9092\n\n"
+        "Then start the application. Exit code 2: the file is no recording; 3: the topics hold "
+        "state, or the file's state is not proven.",
+    )(restore)
 
 
 RecordingFile = Annotated[
@@ -311,3 +321,36 @@ def repair(
     was = "was" if len(mended) == 1 else "were"
     done = "would be written" if dry_run else f"{was} written again"
     typer.echo(f"{count} {done}" if mended else "nothing is damaged")
+
+
+@with_options(settings=connection_options)
+def restore(
+    file: Annotated[Path, typer.Argument(help="A snapshot, or a recording: its end.")],
+    settings: "Settings",
+    same_inputs: Annotated[
+        bool,
+        typer.Option(
+            "--same-inputs",
+            help="The input topics are the recorded ones: go on behind the last commit. Otherwise "
+            "reading begins with what they hold.",
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Prove the file's state, and write nothing.")
+    ] = False,
+) -> None:
+    """Write the state of a snapshot or recording into topics that hold none, as after the loss of
+    a cluster."""
+    from streaming.replay import make_state, read_recording, write_state
+    from streaming.settings import core_configuration
+
+    recording = read_recording(file)
+    state = make_state(recording, core_configuration(settings), same_inputs=same_inputs)
+    if not dry_run:
+        options = settings.resolved_kafka_options()
+        write_state(state, settings.kafka.bootstrap_servers, settings.topics.prefix, options)
+    done = "would be written" if dry_run else "written"
+    typer.echo(
+        f"{format_count(len(state.records), 'record')} {done}: cell {state.cell}, commit "
+        f"{state.sequence}, digest {state.digest}"
+    )

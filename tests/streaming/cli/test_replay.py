@@ -12,12 +12,14 @@ import orjson
 import pytest
 from typer.testing import Result
 
+from placement.model import Configuration
 from schemas.topics import full_name
 from streaming.administration import apply_topics
 from streaming.brokers import make_producer
 from streaming.codec import OutRecord
+from streaming.recovery import take_snapshot
 from streaming.runtime import EmbeddedBroker
-from tests.builders.batches import Commit
+from tests.builders.batches import CELL, Commit
 from tests.builders.histories import eventful
 
 Placer = Callable[..., Result]
@@ -91,6 +93,47 @@ def test_snapshots_and_recordings_are_replayed(
 
     assert placer("record", str(now), "--for-seconds", "0", at=at).exit_code == 0
     assert answer(placer("replay", str(now), "--output", "json"))["digest"] == said["digest"]
+
+
+@pytest.mark.parametrize("kind", ["snapshot", "recording"])
+def test_a_state_is_restored_into_other_topics(
+    placer: Placer, at: tuple[str, str], prefix: str, tmp_path: Path, kind: str
+) -> None:
+    """Method: what a start reads there is what the file's end says, proven by its digest."""
+    file = tmp_path / "state.ndjson"
+    if kind == "snapshot":
+        assert placer("snapshot", str(file), at=at).exit_code == 0
+    else:
+        words = ("record", str(file), "--from", "beginning", "--for-seconds", "0")
+        assert placer(*words, at=at).exit_code == 0
+    said = answer(placer("replay", "--from-topic", "--output", "json", at=at))
+    refused = placer("restore", str(file), at=at)
+    assert (refused.exit_code, "hold no state" in refused.output) == (3, False)
+    assert "of state: a state is only restored into topics" in refused.output
+
+    bootstrap, fresh = at[0], f"new-{kind}-{prefix}"
+    assert placer("topics", "apply", at=(bootstrap, fresh)).exit_code == 0
+    tried = placer("restore", str(file), "--dry-run", at=(bootstrap, fresh))
+    assert (tried.exit_code, "would be written" in tried.output) == (0, True), tried.output
+    done = placer("restore", str(file), at=(bootstrap, fresh))
+    assert done.exit_code == 0, done.output
+    assert str(said["digest"]) in done.output
+    found = take_snapshot(bootstrap, fresh, Configuration(cell=CELL))
+    assert (found.digest, found.marker["positions"]) == (said["digest"], {})
+    again = placer("restore", str(file), at=(bootstrap, fresh))
+    assert again.exit_code == 3
+
+
+def test_an_altered_file_is_not_restored(
+    placer: Placer, at: tuple[str, str], tmp_path: Path
+) -> None:
+    file, altered = tmp_path / "state.ndjson", tmp_path / "altered.ndjson"
+    assert placer("snapshot", str(file), at=at).exit_code == 0
+    lost = '"part":"state","topic":"assignments.v1"'
+    lines = [line for line in file.read_text().splitlines() if lost not in line]
+    altered.write_text("\n".join(lines) + "\n")
+    refused = placer("restore", str(altered), "--dry-run", at=at)
+    assert (refused.exit_code, "contradict each other" in refused.output) == (3, True)
 
 
 def test_an_empty_recording_is_not_called_equal(
