@@ -30,9 +30,14 @@ from streaming.kafka_bridge.membership import (
 )
 from streaming.kafka_bridge.memory import ANSWER_TIMEOUT_MS, AckKey, Memory, advance_since
 from streaming.kafka_bridge.observations import (
+    CONFIRM_INTERVAL_MS,
+    describe_failures,
     find_foreign_factors,
     find_foreign_lists,
+    find_losses,
+    find_lost,
     find_observations,
+    find_offline,
     find_sync_changes,
     find_sync_observations,
 )
@@ -115,14 +120,15 @@ def find_step(snapshot: Snapshot, tables: Tables, memory: Memory, options: Bridg
         copying_since=advance_since(
             seen.copying_since, [each.move_id for each in copying], snapshot.at, unobserved
         ),
-        sizes_interval_ms=_find_sizes_interval_ms(copying, options),
+        sizes_interval_ms=_find_sizes_interval_ms(copying, snapshot, options),
     )
     brokers = find_membership(snapshot, tables, seen, options.membership, options.imports)
     factors = find_foreign_factors(snapshot, tables, seen)
     topics = find_inventory(snapshot, tables, seen, options.imports, stale, factors)
-    observed = [
+    observed: list[AckMessage] = [
         *find_observations(snapshot, tables, seen, factors),
         *find_sync_observations(snapshot, tables, seen),
+        *find_losses(desired, snapshot, tables, seen),
     ]
     acks = (
         *_acks_to_say([*_acks(desired), *observed], snapshot, tables, seen),
@@ -142,13 +148,16 @@ def find_step(snapshot: Snapshot, tables: Tables, memory: Memory, options: Bridg
         (*brokers.messages, *topics.messages, *acks, *loads),
         replace(seen, words=words, said=said, claims=claims),
         desired,
-        (*brokers.notes, *topics.notes, *_notes(desired)),
+        (*brokers.notes, *topics.notes, *describe_failures(snapshot, seen), *_notes(desired)),
     )
 
 
-def _find_sizes_interval_ms(copying: Sequence[Move], options: BridgeOptions) -> int | None:
-    """Find how old sizes may become: for reports of progress, and for those of loads."""
+def _find_sizes_interval_ms(
+    copying: Sequence[Move], snapshot: Snapshot, options: BridgeOptions
+) -> int | None:
+    """Find how old sizes may become: for reports of progress, of loads, and of lost replicas."""
     known = [INTERVAL_MS] if options.membership.counts_disks else []
+    known += [CONFIRM_INTERVAL_MS] if any(True for _ in find_offline(snapshot)) else []
     wanted = find_sizes_interval_ms(copying)
     return min([*known, *([] if wanted is None else [wanted])], default=None)
 
@@ -186,6 +195,7 @@ def _observe(snapshot: Snapshot, tables: Tables, memory: Memory, options: Bridge
         looked_at=at,
         silent_since=advance_since(memory.silent_since, silent, at, unobserved),
         missing_since=advance_since(memory.missing_since, missing, at, unobserved),
+        lost_since=advance_since(memory.lost_since, find_lost(snapshot), at, unobserved),
         in_flight_max=next_in_flight_max(memory.in_flight_max, snapshot, options.in_flight_max),
         claims=find_claims(snapshot, tables, memory.claims, options.rate),
         # Who has answered is read from the tables; what is too old to be answered is forgotten.

@@ -15,6 +15,7 @@ from schemas.acks import (
     MoveFailed,
     MoveMessage,
     MoveStopped,
+    ReplicaLost,
     ReplicasObserved,
 )
 from schemas.outputs import Assignment, Move, MoveState
@@ -77,6 +78,7 @@ class _Case:
     explaining: Sequence[Move]
     factor: int
     refused: str | None
+    lost: frozenset[int]
 
     @property
     def key(self) -> PartitionId:
@@ -123,6 +125,10 @@ def ack_key(message: AckMessage, moves: Tables) -> AckKey:
         is_recorded = assignment and {*assignment.replicas} == {*message.replicas}
         news = ",".join(message.in_sync or ()) if is_recorded else ""
         return message.record_key(), f"ReplicasObserved {news}", message.epoch
+    if isinstance(message, ReplicaLost):
+        assignment = moves.assignments.get((message.stream, message.shard))
+        epoch = 0 if assignment is None else assignment.epoch
+        return message.record_key(), f"ReplicaLost {message.node_id}", epoch
     move = moves.moves.get(message.move_id or "")
     reminded = 0 if move is None or isinstance(message, MoveCompleted) else move.reminded or 0
     return message.move_id or "", type(message).__name__, reminded
@@ -196,6 +202,7 @@ def _stand(
         [*called_off, *failed, *([] if opened is None else [opened])],
         0 if decision is None else decision.spec.replication_factor,
         memory.refused.get(key),
+        frozenset(each for each in partition.offline if (key, each) in memory.lost_since),
     )
     if assignment is None:
         return _without_assignment(case)
@@ -258,19 +265,27 @@ def _without_assignment(case: _Case) -> Desired:
 
 def _compare(case: _Case, now: tuple[int, ...], target: tuple[int, ...]) -> Desired:
     """Compare the list that Kafka has with the one that is wanted: `now` and its open move."""
-    partition = case.partition
+    partition, opened = case.partition, case.opened
+    if opened is not None and opened.add and int(opened.add) in case.lost:
+        # Kafka does not bring a replica up again whose directory failed, until the broker restarts.
+        why = f"the log directory of broker {opened.add} that held the replica has failed"
+        failed = (_say(MoveFailed, opened, why),)
+        return replace(_copying(case, target), acks=failed, why=why)
     if partition.is_reassigned:
         return _compare_running(case, now, target)
     if case.registered(partition.listed) == case.registered(target):
         return _settled(case, target)
     extra = {*partition.listed} - {*now}
     lacking = {*case.registered(now)} - {*partition.listed}
-    explained = extra <= case.added and lacking <= case.removed
+    explained = extra <= case.added | case.lost and lacking <= case.removed
+    if extra & case.lost and opened is None and len(now) < case.factor:
+        # It stays listed until its successor is known, so that it is known not to come back here.
+        return Desired(case.key, Standing.WAIT, target, why="a lost replica is to be replaced")
     if {*partition.listed} == {*target} or explained or (not extra and _is_short(case)):
         return _start(case, target)
     listed = ", ".join(map(str, partition.listed))
     why = f"Kafka lists {listed}, the reconciler {', '.join(map(str, now))}"
-    return Desired(case.key, Standing.FOREIGN, target, move=case.opened, why=why)
+    return Desired(case.key, Standing.FOREIGN, target, move=opened, why=why)
 
 
 def _is_short(case: _Case) -> bool:

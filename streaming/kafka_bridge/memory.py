@@ -21,6 +21,8 @@ LOOK_GAP_MAX_MS = 30_000
 AckKey = tuple[str, str, int]
 """A move's id, the name of the message, and the number of the reminder it answers; of an
 observation the shard (`stream/shard`) and the epoch of its assignment."""
+LostReplica = tuple[PartitionId, int]
+"""A partition and the broker whose replica of it is lost."""
 ForeignList = tuple[PartitionId, tuple[int, ...]]
 """A partition with the list of replicas that Kafka shows of it."""
 Since = Mapping[str, int]
@@ -47,7 +49,8 @@ class Memory:
     `said`: when an acknowledgement or observation was sent. `silent_since`: brokers that are fenced
     or gone; `missing_since`, `stale_since`: streams whose topic is missing or not the one that they
     describe; `foreign_since`: lists that somebody else has made; `unsynced_since`: replicas out of
-    sync other than the reconciler knows; `copying_since`: moves that copy now.
+    sync other than the reconciler knows; `lost_since`: replicas whose log directory has failed;
+    `copying_since`: moves that copy now.
 
     `sizes_interval_ms`: how old the sizes of replicas may become, None for the observer's own.
     `refused`: Kafka's error by partition, of the reassignments that were asked for last.
@@ -63,6 +66,7 @@ class Memory:
     stale_since: Since = field(default_factory=dict)
     foreign_since: Mapping[ForeignList, int] = field(default_factory=dict)
     unsynced_since: Mapping[ForeignList, int] = field(default_factory=dict)
+    lost_since: Mapping[LostReplica, int] = field(default_factory=dict)
     copying_since: Since = field(default_factory=dict)
     sizes_interval_ms: int | None = None
     refused: Mapping[PartitionId, str] = field(default_factory=dict)

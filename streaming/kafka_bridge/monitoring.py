@@ -21,6 +21,7 @@ from schemas.acks import (
     MoveFailed,
     MoveProgressed,
     MoveStopped,
+    ReplicaLost,
     ReplicasObserved,
 )
 from schemas.base import Message
@@ -70,7 +71,8 @@ CALLS = (
 SPOKEN: tuple[type[Message], ...] = (
     *(NodeRegistered, NodeLivenessReported, NodeUnregistered),
     *(StreamCreated, StreamAltered, StreamDropped),
-    *(MoveAccepted, MoveProgressed, MoveCompleted, MoveFailed, MoveStopped, ReplicasObserved),
+    *(MoveAccepted, MoveProgressed, MoveCompleted, MoveFailed, MoveStopped),
+    *(ReplicaLost, ReplicasObserved),
 )
 BROKER_STATES = ("live", "fenced", "unregistered")
 REASSIGNMENT_STATES = ("running", "queued", "waiting", "foreign")

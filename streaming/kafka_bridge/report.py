@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable
 
-from schemas.acks import MoveMessage, MoveProgressed, ReplicasObserved
+from schemas.acks import MoveMessage, MoveProgressed, ReplicaLost, ReplicasObserved
 from schemas.base import Message
 from schemas.inputs import NodeLivenessReported, NodeLoadReported, NodeRegistered, NodeUnregistered
 from streaming.kafka_bridge.actions import Action, ChangeEntries, Elect, Reassign, SetRates
@@ -57,6 +57,9 @@ def describe_message(message: Message) -> str:
         case MoveProgressed():
             copied = f"{message.bytes_done} of {message.bytes_total} bytes"
             return f"{name}: move {message.move_id} of {message.stream}-{message.shard}, {copied}"
+        case ReplicaLost():
+            where = f"{message.stream}-{message.shard} on broker {message.node_id}"
+            return f"{name}: {where} ({message.reason})"
         case MoveMessage():
             why = f" ({message.reason})" if message.reason else ""
             return f"{name}: move {message.move_id} of {message.stream}-{message.shard}{why}"

@@ -32,6 +32,7 @@ class SimulatedKafka:
         self.rates: dict[int, dict[str, int]] = {}
         self.sizes: dict[PartitionId, int] = {}
         self.arrived: dict[tuple[PartitionId, int], int] = {}
+        self.lost: set[tuple[PartitionId, int]] = set()
         self.altered: list[tuple[PartitionId, tuple[int, ...] | None]] = []
         self.unreachable: str | None = None
         self.obstacles: list[str] = []
@@ -56,6 +57,7 @@ class SimulatedKafka:
     def delete(self, name: str) -> None:
         """Delete a topic with its configuration."""
         del self.topics[name], self.configs[name]
+        self.lost = {(key, broker) for key, broker in self.lost if key[0] != name}
 
     def close(self) -> None:
         """See KafkaAdmin: the next call connects again."""
@@ -86,16 +88,36 @@ class SimulatedKafka:
         self._each(lambda found: self._without(found, broker))
 
     def unfence(self, broker: int) -> None:
-        """Let a broker come back with what it had, in sync."""
+        """Let a broker come back with what it had, and in place of failed directories with new
+        ones, all in sync."""
+        self.lost = {(key, each) for key, each in self.lost if each != broker}
         self.brokers[broker] = replace(self.brokers[broker], fenced=False)
 
         def back(found: Partition) -> Partition:
             if broker not in found.listed or broker in found.adding:
                 return found
             in_sync = (*found.in_sync, *({broker} - {*found.in_sync}))
-            return replace(found, in_sync=in_sync, leader=found.leader or broker, offline=())
+            offline = tuple(each for each in found.offline if each != broker)
+            leader = found.leader or broker
+            return replace(found, in_sync=in_sync, leader=leader, offline=offline)
 
         self._each(back)
+
+    def fail_disk(self, broker: int, *keys: PartitionId) -> None:
+        """Let a log directory of a live broker fail that holds its replicas of these partitions."""
+        for key in keys:
+            found = self._find(key)
+            assert found is not None, key
+            assert not self.brokers[broker].fenced, broker
+            self.lost.add((key, broker))
+            self._put(key[0], self._without(found, broker))
+
+    def repair_disks(self) -> None:
+        """Let the brokers of failed directories restart with new ones, and copy what is listed."""
+        for broker in sorted({broker for _, broker in self.lost}):
+            if not self.brokers[broker].fenced:
+                self.fence(broker)
+                self.unfence(broker)
 
     def lag(self, key: PartitionId, broker: int) -> None:
         """Let a follower fall out of sync, though its broker lives."""
@@ -115,7 +137,7 @@ class SimulatedKafka:
         done = 0
         for name, topic in [*self.topics.items()]:
             for partition in topic.partitions:
-                if (count is None or done < count) and self._can_complete(partition):
+                if (count is None or done < count) and self._can_complete(name, partition):
                     self._put(name, self._complete(partition))
                     done += 1
         return done
@@ -183,9 +205,11 @@ class SimulatedKafka:
                 else self.sizes[name, each.number]
                 for name, topic in self.topics.items()
                 for each in topic.partitions
-                if broker in each.listed
+                if broker in each.listed and ((name, each.number), broker) not in self.lost
             }
-            found[broker] = DescribedLogs(sizes, Disk(TERABYTE, TERABYTE - sum(sizes.values())))
+            failed = ("/disk2",) if any(each == broker for _, each in self.lost) else ()
+            disk = Disk(TERABYTE, TERABYTE - sum(sizes.values()), failed)
+            found[broker] = DescribedLogs(sizes, disk)
         return found
 
     def alter_reassignments(
@@ -305,8 +329,10 @@ class SimulatedKafka:
         self._put(key[0], self._complete(changed) if not adding else changed)
         return None
 
-    def _can_complete(self, found: Partition) -> bool:
+    def _can_complete(self, name: str, found: Partition) -> bool:
         live = {each.id for each in self.brokers.values() if not each.fenced}
+        # A broker does not bring a replica up again whose directory has failed (Kafka 4.3.1).
+        live -= {broker for key, broker in self.lost if key == (name, found.number)}
         return found.is_reassigned and {*found.adding} <= {*found.target} & live
 
     def _complete(self, found: Partition) -> Partition:

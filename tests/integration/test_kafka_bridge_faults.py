@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from streaming.administration import apply_topics
 from streaming.kafka_bridge import KafkaAdmin
 from streaming.kafka_bridge.admin_client import LEADER_RATE
+from streaming.runtime.broker_process import DATA
 from tests.systems.bridged import PREFIX, BridgedKafka, Writer
 from tests.systems.cluster import Cluster
 from tests.systems.waiting import until
@@ -25,6 +26,9 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 RACKS = ("a", "a", "b", "b", "c", "c", "b")
 JOINING = 7
+# One broker has a second log directory; that it has failed is noticed when it is next written to.
+TWO_DISKS, DISK = 6, "disk"
+DISKS = {"log.dirs": f"{DATA},{DISK}", "replica.high.watermark.checkpoint.interval.ms": "1000"}
 TOPIC, PARTITIONS = "orders", 12
 OPTIONS = ("--patience-seconds", "2", "--throttle", "20MB")
 # Many small partitions: the limits that ship are for large ones.
@@ -40,7 +44,9 @@ LARGE_BYTES, CHUNK_BYTES = 60_000_000, 500_000
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BridgedKafka]:
-    with Cluster(tmp_path_factory.mktemp("cluster"), RACKS, idle=1) as cluster:
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"), RACKS, idle=1)
+    cluster.nodes[TWO_DISKS - 1].properties |= DISKS
+    with cluster:
         apply_topics(cluster.bootstrap, PREFIX, 3)
         kafka = BridgedKafka(cluster, tmp_path_factory.mktemp("scratch"), OPTIONS)
         try:
@@ -180,6 +186,34 @@ def claimed(kafka: BridgedKafka, broker: int) -> str:
     """The location that the broker claims, which may wait for approval."""
     seen = kafka.outputs.latest("topology.v1")[str(broker)]
     return str((seen.get("pending") or seen)["location"])
+
+
+def test_a_log_directory_fails_and_its_replicas_are_placed_anew(kafka: BridgedKafka) -> None:
+    node = kafka.cluster.nodes[TWO_DISKS - 1]
+    disk, away = node.directory / DISK, node.directory / "away"
+    held = {each.name for each in disk.iterdir() if each.is_dir()}
+    assert held
+    begun = time.monotonic()
+    disk.rename(away)
+    disk.touch()
+    bridge = kafka.bridges[-1]
+    kafka.until(lambda: bridge.at("said ReplicaLost", begun) is not None, "it is told", 60)
+    kafka.come_to_rest()
+    seen = kafka.look()
+    assert seen is not None
+    assert seen.disks[TWO_DISKS].failed == (str(disk),)
+    assert not any(each.offline for _, each in seen.partitions())
+    # The other directory serves on.
+    assert any(TWO_DISKS in each.listed for _, each in seen.partitions())
+    told = {
+        line.split()[3] for at, line in bridge.lines if at > begun and "said ReplicaLost" in line
+    }
+    assert told <= held
+    node.stop()
+    disk.unlink()
+    away.rename(disk)
+    start(kafka, TWO_DISKS)
+    kafka.come_to_rest()
 
 
 def test_a_broker_is_drained(kafka: BridgedKafka) -> None:

@@ -35,7 +35,7 @@ class Node:
     """One of the cluster's nodes, on ports and in a directory that stay its own."""
 
     def __init__(self, directory: Path, properties: dict[str, str], address: str) -> None:
-        self.address, self.properties = address, properties
+        self.directory, self.address, self.properties = directory, address, properties
         self._process = BrokerProcess(directory)
 
     def launch(self, cluster_id: str | None = None) -> None:

@@ -87,6 +87,18 @@ class Story:
             self.down.discard(broker)
             self.kafka.unfence(broker)
 
+    def fail_disk(self) -> None:
+        """A log directory of a live broker fails, with half of the replicas that it holds."""
+        live = [each for each in self.ids if each not in self.down]
+        broker = self.dice.choice(live)
+        held = [
+            (name, each.number)
+            for name, topic in sorted(self.kafka.topics.items())
+            for each in topic.partitions
+            if broker in each.replicas
+        ]
+        self.kafka.fail_disk(broker, *(key for key in held if self.dice.random() < 0.5))
+
     def join(self) -> None:
         self.ids.append(max(self.ids) + 1)
         self.kafka.join(self.ids[-1], self.dice.choice("abc"))
@@ -114,6 +126,7 @@ class Story:
             self.nothing: 40,
             self.fence: 12,
             self.unfence: 16,
+            self.fail_disk: 3,
             self.create: 4,
             self.delete: 4,
             self.recreate: 4,
@@ -139,6 +152,7 @@ class Story:
         if self.dice.random() < 0.7:
             for broker in sorted(self.down):
                 self.kafka.unfence(broker)
+        self.kafka.repair_disks()
         # Nobody else waits for ever for a broker that stays dead.
         for key in sorted(self.foreign):
             SimulatedKafka.alter_reassignments(self.kafka, {key: None})
