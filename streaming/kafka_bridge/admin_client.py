@@ -16,6 +16,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import (
     ClusterAuthorizationFailedError,
     ElectionNotNeededError,
+    InvalidTopicError,
     KafkaError,
     KafkaTimeoutError,
     NoError,
@@ -113,6 +114,9 @@ class ClusterAdmin(Protocol):
     def describe_topics(self) -> list[DescribedTopic]:
         """Describe all topics that the principal may see."""
 
+    def find_hidden(self, topics: Collection[str]) -> set[str]:
+        """Ask for topics by name; return those that may be there, but not be described."""
+
     def list_reassignments(self) -> dict[PartitionId, Reassignment]:
         """List the reassignments under way."""
 
@@ -194,20 +198,9 @@ class KafkaAdmin:
     def describe_cluster(self) -> DescribedCluster:
         """See ClusterAdmin."""
         found = self._call("describe the cluster", lambda client: client.describe_cluster())
-        brokers = {
-            each["broker_id"]: Broker(
-                each["broker_id"],
-                each["host"],
-                each["port"],
-                each["rack"],
-                bool(each.get("is_fenced", False)),
-            )
-            for each in found["brokers"]
-        }
-        controller = found["controller_id"]
-        return DescribedCluster(
-            found["cluster_id"], None if controller < 0 else controller, brokers
-        )
+        brokers = {each["broker_id"]: _broker(each) for each in found["brokers"]}
+        controller = None if found["controller_id"] < 0 else found["controller_id"]
+        return DescribedCluster(found["cluster_id"], controller, brokers)
 
     def describe_topics(self) -> list[DescribedTopic]:
         """See ClusterAdmin."""
@@ -222,6 +215,15 @@ class KafkaAdmin:
             for topic in found
             if _is_described(topic)
         ]
+
+    def find_hidden(self, topics: Collection[str]) -> set[str]:
+        """See ClusterAdmin."""
+        if not topics:
+            return set()
+        # Of all topics Kafka leaves out those that may not be described; of named ones it says so.
+        found = self._call("find topics", lambda client: client.describe_topics([*topics]))
+        known = (NoError, UnknownTopicOrPartitionError, InvalidTopicError)
+        return {topic["name"] for topic in found if for_code(topic["error_code"]) not in known}
 
     def list_reassignments(self) -> dict[PartitionId, Reassignment]:
         """See ClusterAdmin."""
@@ -239,33 +241,32 @@ class KafkaAdmin:
 
     def describe_topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
         """See ClusterAdmin."""
-        if not topics:
-            return {}
-        resources = [
-            ConfigResource(ConfigResourceType.TOPIC, name, list(TOPIC_CONFIGS)) for name in topics
-        ]
-        found = self._call(
-            "read the configuration of topics",
-            lambda client: client.describe_configs(resources, config_filter="all"),
-        )
-        return {name: _values(configs) for name, configs in found.get("topic", {}).items()}
+        return self._describe_configs(ConfigResourceType.TOPIC, topics, TOPIC_CONFIGS)
 
     def describe_broker_rates(self, brokers: Collection[int]) -> dict[int, dict[str, int]]:
         """See ClusterAdmin."""
-        return self._ask_each(brokers, self._describe_rates) if brokers else {}
+        return self._ask_each(brokers, self._describe_rates)
 
     def _describe_rates(self, brokers: Collection[int]) -> dict[int, dict[str, int]]:
-        resources = [
-            ConfigResource(ConfigResourceType.BROKER, str(broker), [LEADER_RATE, FOLLOWER_RATE])
-            for broker in brokers
-        ]
-        found = self._call(
-            "read throttle rates",
-            lambda client: client.describe_configs(resources, config_filter="all"),
-        )
+        names, keys = [str(each) for each in brokers], (LEADER_RATE, FOLLOWER_RATE)
+        found = self._describe_configs(ConfigResourceType.BROKER, names, keys)
         return {
-            int(name): {key: int(value) for key, value in _values(configs).items()}
-            for name, configs in found.get("broker", {}).items()
+            int(name): {key: int(value) for key, value in rates.items()}
+            for name, rates in found.items()
+        }
+
+    def _describe_configs(
+        self, kind: ConfigResourceType, names: Collection[str], keys: Sequence[str]
+    ) -> dict[str, dict[str, str]]:
+        """Read configurations by name and key; what has no value is left out."""
+        if not names:
+            return {}
+        asked, of = [ConfigResource(kind, name, [*keys]) for name in names], kind.name.lower()
+        ask = _ask(KafkaAdminClient.describe_configs, asked, config_filter="all")
+        found = self._call(f"read the configuration of {of}s", ask)
+        return {
+            name: {key: each["value"] for key, each in configs.items() if each["value"]}
+            for name, configs in found.get(of, {}).items()
         }
 
     def describe_logs(self, brokers: Collection[int]) -> dict[int, DescribedLogs]:
@@ -452,6 +453,11 @@ def _is_described(topic: Mapping[str, Any]) -> bool:
     return True
 
 
+def _broker(found: Mapping[str, Any]) -> Broker:
+    fenced = bool(found.get("is_fenced", False))
+    return Broker(found["broker_id"], found["host"], found["port"], found["rack"], fenced)
+
+
 def _partition(found: Mapping[str, Any]) -> Partition:
     leader = found["leader_id"]
     return Partition(
@@ -461,11 +467,6 @@ def _partition(found: Mapping[str, Any]) -> Partition:
         tuple(found["isr_nodes"]),
         offline=tuple(found["offline_replicas"]),
     )
-
-
-def _values(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    found = {key: entry["value"] for key, entry in configs.items()}
-    return {key: value for key, value in found.items() if value not in (None, "")}
 
 
 def _logs(directories: Iterable[Mapping[str, Any]]) -> DescribedLogs:

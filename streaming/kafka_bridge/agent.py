@@ -157,8 +157,12 @@ class Agent:
     # A round
 
     def _find_step(self, tables: Tables, *, fresh: bool) -> tuple[Snapshot, Step]:
-        interval_ms = self._memory.sizes_interval_ms
-        snapshot = self._observer.look(self.now_ms, fresh=fresh, sizes_interval_ms=interval_ms)
+        snapshot = self._observer.look(
+            self.now_ms,
+            fresh=fresh,
+            sizes_interval_ms=self._memory.sizes_interval_ms,
+            expected=[each.stream for each in tables.living_streams()],
+        )
         return snapshot, find_step(snapshot, tables, self._memory, self._options)
 
     def _act(self, step: Step) -> Carried | None:

@@ -147,7 +147,9 @@ def find_desired(
         if name in stale:
             yield Desired((name, number), Standing.WAIT, why="the topic was made anew")
         elif topic is None or partition is None:
-            doubtful = name in memory.missing_since and not memory.is_settled(name, snapshot.at)
+            doubtful = name in snapshot.hidden or (
+                name in memory.missing_since and not memory.is_settled(name, snapshot.at)
+            )
             stopped = [] if doubtful else _unsaid(tables.moves_of((name, number)), memory)
             acks = tuple(_say(MoveStopped, each) for each in stopped)
             yield Desired((name, number), Standing.WAIT, acks=acks, why="there is no partition")

@@ -56,10 +56,14 @@ def find_stale_streams(snapshot: Snapshot, tables: Tables) -> set[str]:
 
 
 def find_missing_streams(snapshot: Snapshot, tables: Tables, options: ImportOptions) -> set[str]:
-    """Find the streams that have no topic, or one that is not selected any more."""
+    """Find the streams that have no topic, or one that is not selected any more.
+
+    One that may not be described is doubtful, and not among them.
+    """
     return {
         each.stream
         for each in tables.living_streams()
+        if each.stream not in snapshot.hidden
         if each.stream not in snapshot.topics
         or not is_wanted(snapshot.topics[each.stream], options)
     }
@@ -81,7 +85,7 @@ def find_inventory(
     """
     racks = any(broker.rack for broker in snapshot.brokers.values())
     messages: list[StreamMessage] = []
-    notes: list[str] = []
+    notes = _describe_hidden(snapshot)
     names = {topic.name for topic in snapshot.topics.values() if is_wanted(topic, options)}
     for name in sorted(names | {each.stream for each in tables.living_streams()}):
         decision, topic = tables.decisions.get(name), snapshot.topics.get(name)
@@ -111,6 +115,13 @@ def find_inventory(
         elif found is not None:
             messages.append(found)
     return Inventory(tuple(messages), tuple(notes))
+
+
+def _describe_hidden(snapshot: Snapshot) -> list[str]:
+    """Name the topics that may not be described; each is a line, so that a new one is told."""
+    why = "this user lacks the right Describe on it, so that it may be there or not"
+    needs = "placer topics acls --role bridge lists what a bridge needs"
+    return [f"topic {name} is left alone: {why}; {needs}" for name in sorted(snapshot.hidden)]
 
 
 def _is_another(topic: Topic, decision: Decision) -> bool:

@@ -61,6 +61,7 @@ CALLS = (
     "find_obstacles",
     "describe_cluster",
     "describe_topics",
+    "find_hidden",
     "list_reassignments",
     "describe_topic_configs",
     "describe_broker_rates",
@@ -128,6 +129,9 @@ class Monitoring:
         self._unreadable = gauge(
             "unreadable_records", "Records of the reconciler that this version cannot read."
         )
+        self._hidden = gauge(
+            "hidden_topics", "Topics of the reconciler that the bridge may not describe."
+        )
         self._calls = counter("calls", "Admin calls, by call and outcome.", "call", "outcome")
         self._refused = counter("refusals", "Changes that Kafka refused, by call.", "call")
         self._said = counter("messages_sent", "Messages to the reconciler, by type.", "type")
@@ -154,7 +158,7 @@ class Monitoring:
         ):
             for word in words:
                 gauge.labels(word).set(0)
-        for each in (self._active, self._in_flight, self._left, self._unreadable):
+        for each in (self._active, self._in_flight, self._left, self._unreadable, self._hidden):
             each.set(0)
 
     # What the agent tells
@@ -201,6 +205,7 @@ class Monitoring:
         self._rates.labels("bridge").set(ours)
         self._rates.labels("other").set(len(rates) - ours)
         self._unreadable.set(len(tables.unreadable))
+        self._hidden.set(len(snapshot.hidden))
 
     def on_sent(self, messages: Sequence[Message]) -> None:
         """The reconciler's topics have these messages."""

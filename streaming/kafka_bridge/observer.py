@@ -47,17 +47,21 @@ class Observer:
         throttles: bool = True,
         fresh: bool = True,
         sizes_interval_ms: int | None = None,
+        expected: Collection[str] = (),
     ) -> Snapshot:
         """Look at the cluster; `at` is the time in ms that the snapshot carries.
 
         Without `throttles` rates and entries are not read. Without `fresh` they, and what else is
         configured, may be as old as `CONFIGS_INTERVAL_MS`. `sizes_interval_ms`: sizes are read anew
-        when they are as old, or `SIZES_INTERVAL_MS`. Raises as `ClusterAdmin`.
+        when they are as old, or `SIZES_INTERVAL_MS`. `expected`: topics that are asked for by name
+        if the others do not show them. Raises as `ClusterAdmin`.
         """
         # Before and after: of one that starts or ends in between the topics may show the union.
         moving = self._admin.list_reassignments()
         described = self._admin.describe_topics()
         moving = self._admin.list_reassignments() | moving
+        missing = {*expected} - {each.name for each in described}
+        hidden = self._admin.find_hidden(sorted(missing)) if missing else ()
         cluster = self._admin.describe_cluster()
         live = sorted(each.id for each in cluster.brokers.values() if not each.fenced)
         since = None if self._configured_at is None else at - self._configured_at
@@ -77,6 +81,7 @@ class Observer:
             self._sizes,
             self._disks,
             self._sized_at,
+            frozenset(hidden),
         )
 
     def _topic(self, found: DescribedTopic, moving: Mapping[PartitionId, Reassignment]) -> Topic:

@@ -113,7 +113,8 @@ class Throttles:
 class Snapshot:
     """The cluster at `at`. `sizes` are those of replicas, by (topic, partition) and then broker.
 
-    They and `disks` were read at `sized_at`, since they are asked for more seldom.
+    They and `disks` were read at `sized_at`, since they are asked for more seldom. `hidden`: of the
+    topics that were asked for, those that this user may not describe.
     """
 
     at: int
@@ -125,6 +126,7 @@ class Snapshot:
     sizes: Mapping[tuple[str, int], Mapping[int, int]] = field(default_factory=dict)
     disks: Mapping[int, Disk] = field(default_factory=dict)
     sized_at: int | None = None
+    hidden: frozenset[str] = frozenset()
 
     def partition(self, topic: str, number: int) -> Partition | None:
         """Return a partition; None where the topic or the number is unknown."""

@@ -139,7 +139,11 @@ class BridgedCluster:
     def look(self) -> Step:
         """Find what the bridge would do now."""
         interval_ms = self.memory.sizes_interval_ms
-        snapshot = self.observer.look(self.now, sizes_interval_ms=interval_ms)
+        snapshot = self.observer.look(
+            self.now,
+            sizes_interval_ms=interval_ms,
+            expected=[each.stream for each in self.tables.living_streams()],
+        )
         return find_step(snapshot, self.tables, self.memory, self.options)
 
     def run(self, steps: int = 120, copies: int | None = None) -> int:

@@ -32,6 +32,7 @@ class SimulatedKafka:
         self.rates: dict[int, dict[str, int]] = {}
         self.sizes: dict[PartitionId, int] = {}
         self.arrived: dict[tuple[PartitionId, int], int] = {}
+        self.hidden: set[str] = set()
         self.lost: set[tuple[PartitionId, int]] = set()
         self.altered: list[tuple[PartitionId, tuple[int, ...] | None]] = []
         self.unreachable: str | None = None
@@ -172,7 +173,13 @@ class SimulatedKafka:
                 ),
             )
             for topic in self.topics.values()
+            if topic.name not in self.hidden
         ]
+
+    def find_hidden(self, topics: Collection[str]) -> set[str]:
+        """See ClusterAdmin."""
+        self._reach()
+        return {*topics} & self.hidden
 
     def list_reassignments(self) -> dict[PartitionId, Reassignment]:
         """See ClusterAdmin."""

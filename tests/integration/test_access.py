@@ -19,6 +19,7 @@ from kafka.admin import (
     ACLOperation,
     ACLPermissionType,
     ACLResourcePatternType,
+    NewTopic,
     ResourcePattern,
     ResourcePatternFilter,
     ResourceType,
@@ -214,6 +215,31 @@ def test_the_commands_of_a_kafka_cluster_need_no_more(
             assert admin.alter_broker_rates({1: {LEADER_RATE: None}}) == {1: None}
             assert admin.elect_preferred([(topic, 0)]) == {(topic, 0): None}
             assert admin.alter_reassignments({(topic, 0): [1]}) == {(topic, 0): None}
+
+
+def test_the_bridge_tells_a_topic_that_it_may_not_see_from_one_that_is_gone(
+    guarded: EmbeddedBroker,
+) -> None:
+    right = ("User:bridge", "*", ACLOperation.DESCRIBE, ACLPermissionType.DENY)
+    with (
+        administering(guarded) as root,
+        KafkaAdmin(guarded.bootstrap_servers, options("bridge")) as admin,
+    ):
+        root.create_topics([NewTopic("secret", 1, 1)])
+        names = ["secret", "never was", "nosuch"]
+
+        def look() -> tuple[bool, frozenset[str]]:
+            seen = Observer(admin).look(0, expected=names)
+            return "secret" in seen.topics, seen.hidden
+
+        until(lambda: look() == (True, frozenset()), "it is seen")
+        root.create_acls([ACL(*right, ResourcePattern(ResourceType.TOPIC, "secret"))])
+        until(lambda: look() == (False, frozenset({"secret"})), "it is hidden")
+        where = (ResourceType.TOPIC, "secret", ACLResourcePatternType.LITERAL)
+        root.delete_acls([ACLFilter(*right, ResourcePatternFilter(*where))])
+        until(lambda: look() == (True, frozenset()), "it is seen again")
+        root.delete_topics(["secret"])
+        until(lambda: look() == (False, frozenset()), "it is gone")
 
 
 def test_the_bridge_may_read_write_and_hold_its_lock(guarded: EmbeddedBroker, placer: Any) -> None:

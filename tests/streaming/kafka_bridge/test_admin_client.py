@@ -33,6 +33,11 @@ class Client:
     def list_partition_reassignments(self) -> Any:
         return self._answer("list_partition_reassignments", {})
 
+    def describe_topics(self, names: list[str]) -> Any:
+        codes = {"there": 0, "unknown": 3, "no name": 17, "denied": 29}
+        found = [{"name": name, "error_code": codes[name]} for name in names]
+        return self._answer("describe_topics", found)
+
     def alter_configs(self, resources: Any, **_: Any) -> Any:
         names = [each.name for each in resources]
         return self._answer("alter_configs", {"broker": dict.fromkeys(names, "OK")})
@@ -122,6 +127,14 @@ def test_a_call_that_hangs_is_not_waited_for_once_for_each_broker(
         admin.alter_broker_rates({broker: {FOLLOWER_RATE: 5} for broker in range(50)})
     assert client.asked == ["alter_configs"]
     hangs.set()
+
+
+def test_a_topic_that_may_not_be_described_is_told_from_one_that_is_gone(
+    admin: KafkaAdmin, client: Client
+) -> None:
+    assert admin.find_hidden(["there", "unknown", "no name", "denied"]) == {"denied"}
+    assert admin.find_hidden([]) == set()
+    assert client.asked == ["describe_topics"]
 
 
 def test_a_broker_that_dies_does_not_undo_the_answers_of_the_others(

@@ -132,6 +132,39 @@ def test_a_target_that_is_fenced_is_named_and_never_asked_for(
     check_rest(cluster)
 
 
+def test_a_topic_that_may_not_be_described_is_left_alone_and_named(
+    cluster: BridgedCluster, agent: RunningAgent
+) -> None:
+    before = cluster.lists()
+    cluster.kafka.hidden = {"u"}
+    cluster.kafka.fence(1)
+    for _ in range(40):
+        agent.step()
+        cluster.kafka.copy()
+    assert "u" in {each.stream for each in cluster.tables.living_streams()}
+    assert {key: at for key, at in cluster.lists().items() if key[0] == "u"} == {
+        key: at for key, at in before.items() if key[0] == "u"
+    }
+    assert not any(1 in at for key, at in cluster.lists().items() if key[0] == "t")
+    (named,) = [line for line in agent.said if "Describe" in line]
+    assert named.startswith("topic u is left alone: this user lacks the right Describe on it")
+    count = agent.monitoring.registry.get_sample_value("kafka_bridge_hidden_topics")
+    assert count == 1
+    cluster.kafka.hidden = set()
+    agent.run()
+    check_rest(cluster)
+    assert not any(1 in each for each in cluster.lists().values())
+    # One that is deleted as well is dropped once it may be asked for.
+    cluster.kafka.hidden = {"u"}
+    cluster.kafka.delete("u")
+    for _ in range(20):
+        agent.step()
+    assert "u" in {each.stream for each in cluster.tables.living_streams()}
+    cluster.kafka.hidden = set()
+    agent.run()
+    check_rest(cluster)
+
+
 @pytest.mark.parametrize("again", [False, True], ids=["deleted", "made anew"])
 def test_a_topic_that_is_deleted_between_look_and_change(
     cluster: BridgedCluster,
