@@ -78,6 +78,10 @@ class _AdminClient(KafkaAdminClient):
             self.close()
             raise
 
+    def ask_only(self, broker: int) -> None:
+        """Ask this broker whatever any can answer, instead of the one that is least loaded."""
+        self._manager.least_loaded_node = lambda: broker
+
 
 _connect_socket = KafkaNetSocket.sock_connect
 
@@ -339,8 +343,13 @@ def _refusal(name: str, what: str, answer: Mapping[str, Any]) -> AdministrationF
 
 
 @contextmanager
-def connect_admin(bootstrap: str, options: Mapping[str, str] | None) -> Iterator[KafkaAdminClient]:
-    """kafka-python's client for administration, its errors turned into ours."""
+def connect_admin(
+    bootstrap: str, options: Mapping[str, str] | None, broker: int | None = None
+) -> Iterator[KafkaAdminClient]:
+    """kafka-python's client for administration, its errors turned into ours.
+
+    `broker` answers what any of them can; None leaves it to the client.
+    """
     translated = admin_client_options(options or {})
     address = _first_reachable(bootstrap)
     if translated:
@@ -354,6 +363,8 @@ def connect_admin(bootstrap: str, options: Mapping[str, str] | None) -> Iterator
         )
     except KafkaError as error:
         raise BrokerUnreachable(f"no broker answers at {bootstrap}: {error}") from error
+    if broker is not None:
+        admin.ask_only(broker)
     try:
         yield admin
     except (KafkaTimeoutError, KafkaConnectionError, NodeNotReadyError) as error:

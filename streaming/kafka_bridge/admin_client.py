@@ -7,7 +7,6 @@ end here. Answers are given for each item, because Kafka accepts one partition a
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from kafka import KafkaAdminClient, TopicPartition
@@ -160,17 +159,13 @@ class KafkaAdmin:
         self._bootstrap, self._options = bootstrap, options
         self._context: AbstractContextManager[KafkaAdminClient] | None = None
         self._client: KafkaAdminClient | None = None
+        self._broker: int | None = None
         self.calls = 0
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -178,6 +173,11 @@ class KafkaAdmin:
         context, self._context, self._client = self._context, None, None
         if context is not None:
             context.__exit__(None, None, None)
+
+    def turn_to(self, broker: int | None) -> None:
+        """Connect anew, and ask this broker what any can answer; None: whom the client likes."""
+        self.close()
+        self._broker = broker
 
     def find_obstacles(self, *, alters: bool) -> list[str]:
         """See ClusterAdmin."""
@@ -428,7 +428,7 @@ class KafkaAdmin:
 
     def _connected(self) -> KafkaAdminClient:
         if self._client is None:
-            self._context = connect_admin(self._bootstrap, self._options)
+            self._context = connect_admin(self._bootstrap, self._options, self._broker)
             self._client = self._context.__enter__()
         return self._client
 

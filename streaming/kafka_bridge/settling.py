@@ -1,12 +1,13 @@
-"""Looks at a cluster until two looks in a row agree, for what is written down once: an import.
+"""Looks at a cluster until two brokers in a row show the same, for what is written down once.
 
-Any broker answers a look, and one that lags behind the controller shows an earlier cluster: right
-after topics were created or a broker has died. The live bridge waits for the same reason until all
-looks of a while agree (`memory.SETTLE_MS`); it may be wrong for a look, a file would stay wrong.
+A broker that lags behind the controller shows an earlier cluster: right after topics were created
+or a broker has died. Brokers are therefore asked in turn. The live bridge waits for the same reason
+until all looks of a while agree (`memory.SETTLE_MS`); it may be wrong for a look, an imported file
+would stay wrong.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Protocol, TypeVar
 
 from streaming.errors import BrokerUnreachable, StreamingError
@@ -28,39 +29,43 @@ class LooksDiffer(StreamingError):
     exit_code = 3
 
 
-class ReconnectingAdmin(ClusterAdmin, Protocol):
-    """An admin that connects again after `close`, perhaps to another broker."""
+class TurningAdmin(ClusterAdmin, Protocol):
+    """An admin whose questions are answered by a broker that is chosen."""
 
-    def close(self) -> None:
-        """Close the connection, if there is one."""
+    def turn_to(self, broker: int | None) -> None:
+        """Connect anew, and ask this broker; None: any of them."""
 
 
 def look_until_settled(
-    admin: ReconnectingAdmin,
+    admin: TurningAdmin,
     timeout_seconds: float,
     clock: Callable[[], float] = time.monotonic,
     wait: Callable[[float], None] = time.sleep,
 ) -> Snapshot:
-    """Look until two looks in a row agree on brokers, topics, replicas and leaders.
+    """Look until two brokers in a row agree on brokers, topics, replicas and leaders.
 
-    Each look is whole and on a new connection. Raises LooksDiffer after `timeout_seconds`, and as
-    `ClusterAdmin` where the first look fails, or the last one.
+    Each look is whole and on a new connection; where one broker is live it answers both. Raises
+    LooksDiffer after `timeout_seconds`, and as `ClusterAdmin` where the first look fails, or the
+    last one.
     """
     until = clock() + timeout_seconds
-    before = _look(admin)
+    before, answered, asked = _look(admin, None), None, None
     failure: StreamingError = LooksDiffer("there was no time for a second look")
     while True:
         wait(PAUSE_SECONDS)
+        asked = _next(before.live(), asked)
         try:
-            now = _look(admin)
+            now = _look(admin, asked)
         except BrokerUnreachable as error:
             # One that dies is asked until it is fenced.
             failure = error
         else:
             found = [*find_differences(before, now)]
-            if not found:
+            # Nobody knows who has answered the first look.
+            if not found and (answered not in (None, asked) or len(now.live()) < 2):
                 return now
-            before, failure = now, _describe(found, timeout_seconds)
+            before, answered = now, asked
+            failure = _describe(found, timeout_seconds) if found else failure
         if clock() >= until:
             raise failure
 
@@ -74,8 +79,14 @@ def find_differences(one: Snapshot, other: Snapshot) -> Iterator[str]:
     yield from _compare("topic", one.topics, other.topics, _compare_topics)
 
 
-def _look(admin: ReconnectingAdmin) -> Snapshot:
-    admin.close()
+def _next(live: Collection[int], last: int | None) -> int | None:
+    """Return the broker whose turn it is after the last one, in the order of their ids."""
+    later = [each for each in live if last is None or each > last]
+    return min(later or live, default=None)
+
+
+def _look(admin: TurningAdmin, broker: int | None) -> Snapshot:
+    admin.turn_to(broker)
     return Observer(admin).look(int(time.time() * 1000), throttles=False)
 
 

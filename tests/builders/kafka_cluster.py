@@ -60,8 +60,8 @@ class SimulatedKafka:
         del self.topics[name], self.configs[name]
         self.lost = {(key, broker) for key, broker in self.lost if key[0] != name}
 
-    def close(self) -> None:
-        """See KafkaAdmin: the next call connects again."""
+    def turn_to(self, broker: int | None) -> None:
+        """See KafkaAdmin: the next look is answered by this broker."""
 
     def extend(self, name: str, lists: Sequence[Sequence[int]]) -> None:
         """Add partitions of these lists to a topic."""

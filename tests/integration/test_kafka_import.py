@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner
 
 from streaming.cli.main import app
+from streaming.errors import BrokerUnreachable
 from streaming.kafka_bridge import KafkaAdmin, Observer, Snapshot
 from streaming.offline.reassignment import parse_reassignment
 from tests.systems.cluster import Cluster
@@ -133,6 +134,13 @@ def test_a_broker_that_died_is_imported_and_replaced_on_request(
     assert "note: 1 broker (1) is fenced" in notes
     body, _ = imported(cluster, file, "--fenced-is-dead")
     assert [each.get("status", "up") for each in body["nodes"]] == ["dead", "up", "up"]
+    with KafkaAdmin(cluster.bootstrap) as admin:
+        for broker in (2, 3):
+            admin.turn_to(broker)
+            assert "orders" in {each.name for each in admin.describe_topics()}
+        admin.turn_to(1)
+        with pytest.raises(BrokerUnreachable):
+            admin.describe_topics()
     lost = sum("1" in nodes for each in body["streams"] for nodes in each["replicas"])
     moves = placer("plan", str(file), "--until-balanced")[1]["moves"]
     assert sum(each["remove"] == "1" for each in moves) == lost > 0

@@ -61,7 +61,7 @@ def connections() -> list[str]:
 @pytest.fixture
 def admin(client: Client, connections: list[str], monkeypatch: pytest.MonkeyPatch) -> KafkaAdmin:
     @contextmanager
-    def connect(bootstrap: str, _: object) -> Iterator[Client]:
+    def connect(bootstrap: str, *_: object) -> Iterator[Client]:
         connections.append(bootstrap)
         yield client
 

@@ -7,6 +7,7 @@ import pytest
 
 from streaming.errors import BrokerUnreachable
 from streaming.kafka_bridge import LooksDiffer, Observer, look_until_settled
+from streaming.kafka_bridge.admin_client import DescribedTopic
 from streaming.kafka_bridge.settling import find_differences
 from tests.builders.kafka_cluster import SimulatedKafka
 
@@ -22,10 +23,12 @@ class ChangingKafka(SimulatedKafka):
         super().__init__(RACKS)
         self.create("t", [(1, 2, 3), (2, 3, 1)])
         self.changes, self.looks = changes, 0
+        self.asked: list[int | None] = []
 
-    def close(self) -> None:
+    def turn_to(self, broker: int | None) -> None:
         """A look begins."""
         self.looks += 1
+        self.asked.append(broker)
         self.unreachable = None
         if self.changes:
             self.changes.pop(0)(self)
@@ -82,11 +85,11 @@ def look(kafka: ChangingKafka, timeout_seconds: float = TIMEOUT_SECONDS) -> tupl
 @pytest.mark.parametrize(
     ("changes", "partitions", "looks"),
     [
-        ([], 2, 2),
+        ([], 2, 3),
         ([nothing, grow, grow], 4, 4),
-        ([nothing, cut, cut], 2, 4),
+        ([nothing, cut, cut], 2, 5),
         ([nothing, grow, cut], 3, 4),
-        ([nothing, lag, lag, lag], 2, 2),
+        ([nothing, lag, lag, lag], 2, 3),
     ],
     ids=["at rest", "topics that grow", "a broker that dies", "both", "replicas in sync"],
 )
@@ -94,6 +97,40 @@ def test_two_looks_in_a_row_agree(changes: list[Change], partitions: int, looks:
     kafka = ChangingKafka(changes)
     assert look(kafka)[0] == partitions
     assert kafka.looks == looks
+
+
+class LaggingKafka(ChangingKafka):
+    """Shows the cluster without its newest topic where one of `lagging` is asked."""
+
+    def __init__(self, lagging: set[int | None]) -> None:
+        super().__init__([])
+        self.create("new", [(1, 2, 3)])
+        self.lagging = lagging
+
+    def describe_topics(self) -> list[DescribedTopic]:
+        """See ClusterAdmin."""
+        found = super().describe_topics()
+        return found[:1] if self.asked[-1] in self.lagging else found
+
+
+@pytest.mark.parametrize(
+    ("lagging", "asked"),
+    [({None}, [None, 1, 2]), ({None, 1}, [None, 1, 2, 3]), ({None, 2}, [None, 1, 2, 3, 1])],
+)
+def test_what_a_broker_that_lags_shows_is_not_imported(
+    lagging: set[int | None], asked: list[int | None]
+) -> None:
+    kafka = LaggingKafka(lagging)
+    assert "new" in look_until_settled(kafka, TIMEOUT_SECONDS, lambda: 0.0, lambda _: None).topics
+    assert kafka.asked == asked
+
+
+def test_a_single_broker_answers_for_itself() -> None:
+    kafka = ChangingKafka([])
+    kafka.fence(2)
+    kafka.fence(3)
+    look(kafka)
+    assert kafka.asked == [None, 1]
 
 
 @pytest.mark.parametrize(

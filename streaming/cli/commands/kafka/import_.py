@@ -126,10 +126,11 @@ def _connect(bootstrap: Bootstrap = None, config: Config = None) -> "Settings":
     "--until-balanced --output-dir waves\n\n"
     "  placer kafka import --bootstrap kafka:9092 --policy 'audit\\..*={rules: "
     "\\[{at_most: 1, per: rack}]}'\n\n"
-    "Nothing is changed. The cluster is looked at until two looks agree, because a broker that "
-    "lags shows an earlier one. What a person should know of the import is said on standard error. "
-    "Exit code 1: the file has a stream that check and plan refuse; 2: an option or a rack cannot "
-    "be read; 3: no broker answers, no two looks agree, or this user has no right to ask.",
+    "Nothing is changed. One broker is asked after the other until two in a row agree, because one "
+    "that lags shows an earlier cluster. What a person should know of the import is said on "
+    "standard error. Exit code 1: the file has a stream that check and plan refuse; 2: an "
+    "option or a rack cannot be read; 3: no broker answers, no two brokers agree, or this user has "
+    "no right to ask.",
 )
 @with_options(topics=TopicOptions, brokers=BrokerNames, settings=_connect)
 def import_(
@@ -144,7 +145,7 @@ def import_(
             "--timeout-seconds",
             min=0,
             max=3_600,
-            help="How long to look at a cluster that changes, until two looks agree.",
+            help="How long to look at a cluster that changes, until two brokers agree.",
         ),
     ] = 30.0,
     output: Annotated[
@@ -191,7 +192,7 @@ def read_import_options(topics: TopicOptions, brokers: BrokerNames) -> "ImportOp
 def _import(
     bootstrap: str, options: "Mapping[str, str]", wanted: "ImportOptions", timeout_seconds: float
 ) -> "ImportedCluster":
-    """Look at the cluster until two looks agree."""
+    """Look at the cluster until two brokers agree."""
     from streaming.kafka_bridge import (
         KafkaAdmin,
         PolicyUnreadable,
