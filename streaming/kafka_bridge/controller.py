@@ -32,6 +32,7 @@ from streaming.kafka_bridge.memory import ANSWER_TIMEOUT_MS, AckKey, Memory, adv
 from streaming.kafka_bridge.observations import (
     CONFIRM_INTERVAL_MS,
     describe_failures,
+    find_awaited,
     find_foreign_factors,
     find_foreign_lists,
     find_losses,
@@ -127,6 +128,7 @@ def find_step(snapshot: Snapshot, tables: Tables, memory: Memory, options: Bridg
     topics = find_inventory(snapshot, tables, seen, options.imports, stale, factors)
     observed: list[AckMessage] = [
         *find_observations(snapshot, tables, seen, factors),
+        *find_awaited(snapshot, tables, stale),
         *find_sync_observations(snapshot, tables, seen),
         *find_losses(desired, snapshot, tables, seen),
     ]

@@ -3,7 +3,8 @@
 A list that somebody else has made is told when all looks of a while agree, because a broker that
 lags shows an earlier one, and when nobody reassigns the topic any more. Where a topic was given
 another replication factor its stream is given that first: repair would undo the change otherwise.
-Of lists that are as recorded the replicas are told that fall out of sync, or are in sync again.
+Of lists that are as recorded the replicas are told that fall out of sync, or are in sync again. A
+stream that waits for its lists (`adopt: observed`) is told them.
 
 A replica is lost if the brokers list it as offline although its own broker lives, and that broker,
 asked for its log directories, has a failed one and does not hold it. It is told if another one is
@@ -14,11 +15,15 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 
+import orjson
+
+from schemas import limits
 from schemas.acks import ReplicaLost, ReplicasObserved
 from schemas.node_view import Liveness
 from streaming.kafka_bridge.admin_client import PartitionId
 from streaming.kafka_bridge.desired import Desired, Standing
 from streaming.kafka_bridge.importer import replication_factor
+from streaming.kafka_bridge.inventory import SPEC_BYTES_MAX
 from streaming.kafka_bridge.membership import SAID_DOWN
 from streaming.kafka_bridge.memory import SETTLE_MS, ForeignList, LostReplica, Memory
 from streaming.kafka_bridge.snapshot import Partition, Snapshot
@@ -27,6 +32,8 @@ from streaming.kafka_bridge.tables import Tables, is_of
 # A broker that restarts takes thousands of replicas out of sync at once; the reconciler has other
 # records to read, too.
 SYNC_CHANGES_MAX = 1_000
+# The reason of a decision whose stream waits for observations of its shards.
+AWAITED = "REPLICAS_AWAITED"
 # While a replica is offline its broker is asked often enough to be asked twice before it is told.
 CONFIRM_INTERVAL_MS = SETTLE_MS // 2
 # A directory may hold thousands.
@@ -88,6 +95,47 @@ def find_observations(
             in_sync=tuple(map(str, partition.in_sync)),
             uid=decision.spec.uid,
         )
+
+
+def find_awaited(
+    snapshot: Snapshot, tables: Tables, stale: Collection[str]
+) -> Iterator[ReplicasObserved]:
+    """Yield the lists that streams created with `adopt: observed` wait for, range by range.
+
+    `stale` streams do not describe the topic of their name.
+    """
+    for decision in tables.living_streams():
+        name, uid = decision.stream, decision.spec.uid
+        topic = snapshot.topics.get(name)
+        waits = any(reason.code == AWAITED for reason in decision.reasons)
+        if not waits or topic is None or name in stale:
+            continue
+        lists = {
+            each.number: tuple(map(str, each.replicas))
+            for each in topic.partitions[: decision.spec.shards]
+            if (name, each.number) not in tables.assignments
+            if {*map(str, each.replicas)} <= tables.nodes.keys()
+        }
+        for first, (nodes, *more) in _in_ranges(lists):
+            following = tuple(more) or None
+            yield ReplicasObserved(
+                stream=name, shard=first, epoch=0, replicas=nodes, following=following, uid=uid
+            )
+
+
+def _in_ranges(lists: Mapping[int, tuple[str, ...]]) -> Iterator[tuple[int, list[tuple[str, ...]]]]:
+    """Cut lists into ranges of shards that follow each other, each as many as a record holds."""
+    first, found, left = 0, list[tuple[str, ...]](), 0
+    for number, nodes in sorted(lists.items()):
+        left -= len(orjson.dumps(nodes)) + 1
+        if found and (number > first + len(found) or left < 0):
+            yield first, found
+            found = []
+        if not found:
+            first, left = number, limits.RECORD_BYTES_MAX - SPEC_BYTES_MAX
+        found.append(nodes)
+    if found:
+        yield first, found
 
 
 def find_sync_changes(

@@ -39,6 +39,11 @@ SLOW_COPIES = {
     "PLACER_MOVES__DEADLINE_SECONDS": "20",
     "PLACER_MOVES__RATE_BYTES_PER_SECOND": "1000000",
 }
+RESOURCES = {
+    "PLACER_RESOURCES": '{"disk_bytes": {"capacity": 0.9}}',
+    "PLACER_LOADS__HALF_LIFE_SECONDS": "2",
+}
+WEIGHED_BYTES = 20_000_000
 LARGE_BYTES, CHUNK_BYTES = 60_000_000, 500_000
 
 
@@ -280,15 +285,20 @@ def test_the_reconciler_is_killed_while_it_moves(kafka: BridgedKafka) -> None:
     kafka.come_to_rest()
 
 
+def fill(kafka: BridgedKafka, topic: str, size: int) -> None:
+    """Write so many bytes to the first partition of a topic."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "acks": "all"})
+    for _ in range(size // CHUNK_BYTES):
+        producer.produce(topic, bytes(CHUNK_BYTES), partition=0)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
 def test_a_copy_of_several_deadlines_is_reported_and_completed(kafka: BridgedKafka) -> None:
     kafka.application.kill()
     kafka.start_application(**LIMITS, **SLOW_COPIES).wait_ready()
     kafka.create("large", [(1, 3, 5)])
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "acks": "all"})
-    for _ in range(LARGE_BYTES // CHUNK_BYTES):
-        producer.produce("large", bytes(CHUNK_BYTES), partition=0)
-        producer.poll(0)
-    assert producer.flush(60) == 0
+    fill(kafka, "large", LARGE_BYTES)
     kafka.come_to_rest()
     # Somebody puts two replicas into a rack: one of them is copied away, and nothing else.
     with KafkaAdmin(kafka.bootstrap) as admin:
@@ -301,3 +311,56 @@ def test_a_copy_of_several_deadlines_is_reported_and_completed(kafka: BridgedKaf
     assert copied == sorted(copied)
     assert max(copied) > LARGE_BYTES // 4
     assert {each["state"] for each in of_large} <= {"issued", "accepted", "completed"}
+
+
+def test_moves_of_leaders_are_carried_out(kafka: BridgedKafka) -> None:
+    kafka.application.kill()
+    kafka.start_application(**LIMITS, PLACER_MOVES__LEADER_MOVES="true").wait_ready()
+    # Every broker holds as much, and two lead all.
+    lists = [(first, 3 + n % 2, 5 + n // 3) for first in (1, 2) for n in range(6)]
+    kafka.create("led", lists)
+    until(lambda: len(kafka.outputs.replicas("led")) == len(lists), "it is adopted", 120)
+    kafka.agree("rebalance")
+    kafka.come_to_rest()
+    moves = [r.value for r in kafka.outputs.of("moves.v1") if r.value is not None]
+    handed = {each["move_id"] for each in moves if each["kind"] == "leader"}
+    assert handed
+    completed = {each["move_id"] for each in moves if each["state"] == "completed"}
+    assert handed <= completed
+    seen = kafka.look()
+    assert seen is not None
+    leaders = [each.leader for each in seen.topics["led"].partitions]
+    assert leaders == [each.listed[0] for each in seen.topics["led"].partitions]
+    assert {*leaders} > {1, 2}
+
+
+def test_a_stream_that_is_to_be_observed_gets_the_lists_of_its_topic(kafka: BridgedKafka) -> None:
+    kafka.placer("send", "stream", "watched", "--adopt", "--shards", "3", "--rf", "3")
+    until(lambda: "watched" in kafka.outputs.latest("decisions.v1"), "it is known", 60)
+    lists = [(1, 3, 5), (4, 6, 2), (5, 1, 3)]
+    kafka.create("watched", lists)
+    until(lambda: len(kafka.outputs.replicas("watched")) == 3, "it is observed", 120)
+    kafka.come_to_rest()
+    decision = kafka.outputs.latest("decisions.v1")["watched"]
+    assert decision["spec"]["adopt"] == "observed"
+    assert not decision["reasons"]
+    assert [tuple(map(int, each)) for each in kafka.outputs.replicas("watched")] == lists
+
+
+def test_what_replicas_use_of_disks_is_reported(kafka: BridgedKafka) -> None:
+    kafka.application.kill()
+    assert kafka.bridges[-1].end(signal.SIGINT) == 0
+    kafka.start_application(**LIMITS, **RESOURCES).wait_ready()
+    kafka.start(**RESOURCES)
+    kafka.create("weighed", [(2, 4, 6), (2, 4, 6)])
+    fill(kafka, "weighed", WEIGHED_BYTES)
+    loads = kafka.outputs
+    kafka.until(lambda: "weighed/0" in loads.latest("load.v1"), "the load is known", 180)
+    known = loads.latest("load.v1")["weighed/0"]["amounts"]["disk_bytes"]
+    assert WEIGHED_BYTES <= known < 1.25 * WEIGHED_BYTES
+    kafka.come_to_rest()
+    seen = kafka.look()
+    assert seen is not None
+    nodes = kafka.outputs.latest("topology.v1")
+    for broker, disk in seen.disks.items():
+        assert nodes[str(broker)]["capacities"] == {"disk_bytes": disk.total}

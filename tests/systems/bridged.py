@@ -5,6 +5,7 @@ the cluster has to come to rest: all partitions whole and where the reconciler h
 reassignment, no throttle of the bridge and no open move left.
 """
 
+import os
 import signal
 import subprocess
 import threading
@@ -89,13 +90,16 @@ class Writer:
 class Bridge:
     """`placer kafka bridge` as a process; `lines` are what it has printed, with the time."""
 
-    def __init__(self, bootstrap: str, mode: str, options: Sequence[str]) -> None:
+    def __init__(
+        self, bootstrap: str, mode: str, options: Sequence[str], settings: Mapping[str, str]
+    ) -> None:
         self.process = subprocess.Popen(
             [str(PLACER), "kafka", "bridge", "--bootstrap", bootstrap, "--prefix", PREFIX,
              "--mode", mode, *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            env=os.environ | settings,
         )  # fmt: skip
         self.lines: list[tuple[float, str]] = []
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -153,9 +157,9 @@ class BridgedKafka:
         self.application = Application(self.bootstrap, PREFIX, checkpoint, settings)
         return self.application
 
-    def start(self, mode: str = "act") -> Bridge:
+    def start(self, mode: str = "act", **settings: str) -> Bridge:
         """Start a bridge."""
-        bridge = Bridge(self.bootstrap, mode, self._options)
+        bridge = Bridge(self.bootstrap, mode, self._options, settings)
         self.bridges.append(bridge)
         return bridge
 

@@ -7,13 +7,15 @@ import pytest
 
 from schemas.acks import MoveStopped, ReplicasObserved
 from schemas.inputs import NodeLivenessReported
+from schemas.limits import RECORD_BYTES_MAX
 from streaming.kafka_bridge.controller import BridgeOptions, Step, find_step
 from streaming.kafka_bridge.membership import word_of
 from streaming.kafka_bridge.memory import SETTLE_MS, Memory
 from streaming.kafka_bridge.observations import SYNC_CHANGES_MAX
+from streaming.kafka_bridge.reconciler_topics import encode_body
 from streaming.kafka_bridge.snapshot import Snapshot
 from streaming.kafka_bridge.tables import Tables
-from tests.builders.bridge_tables import NOW, TableBuilder, look, partition
+from tests.builders.bridge_tables import NOW, REASON, TableBuilder, look, partition
 from tests.builders.bridged_cluster import BridgedCluster, reassigned
 
 RACKS = {1: "a", 2: "b", 3: "c", 4: "a", 5: "b", 6: "c"}
@@ -396,3 +398,48 @@ def test_a_topic_that_is_made_anew_under_its_moves_is_no_race() -> None:
     adopted.run()
     check_rest(adopted)
     check_silent(adopted)
+
+
+def adopting(shards: int = 2, listed: int = 2) -> tuple[BridgedCluster, int]:
+    """A cluster whose reconciler has a stream that waits for the lists of a topic."""
+    cluster = BridgedCluster(RACKS)
+    cluster.run()
+    body = {"stream": "t", "sequence": 1, "shards": shards, "replication_factor": 3}
+    body |= {"adopt": "observed", "quorum": 1, "policy": {"rules": [{"even": "rack"}]}}
+    cluster.ask("streams.v1", "StreamCreated", "t", **body)
+    cluster.reconcile()
+    cluster.catch_up()
+    assert not cluster.assigned()
+    cluster.kafka.create("t", [(1, 2, 3)] * listed)
+    return cluster, len(cluster.messages)
+
+
+def test_a_stream_that_waits_for_its_lists_is_told_them() -> None:
+    cluster, before = adopting()
+    cluster.run()
+    assert cluster.assigned() == cluster.lists()
+    (told,) = [each for each in cluster.messages[before:] if isinstance(each, ReplicasObserved)]
+    nodes = ("1", "2", "3")
+    assert (told.shard, told.replicas, told.following) == (0, nodes, (nodes,))
+    assert not cluster.letters()
+    assert not cluster.kafka.altered
+
+
+def test_ranges_of_lists_fit_into_records_and_leave_out_what_is_known() -> None:
+    count = 4_000
+    builder = TableBuilder().nodes(1, 2, 3)
+    builder.stream(shards=count, uid="u1", reasons=[REASON | {"code": "REPLICAS_AWAITED"}])
+    builder.assign("123", shard=5)
+    kafka = look(*(P((1, 2, 3), number=number) for number in range(count)))
+    told = observed(find_step(kafka, builder.tables, Memory(), BridgeOptions()))
+    assert [each.shard for each in told][:2] == [0, 6]
+    assert all(len(encode_body(each)) < RECORD_BYTES_MAX for each in told)
+    seen = [each.shard + n for each in told for n in range(1 + len(each.following or ()))]
+    assert seen == [number for number in range(count) if number != 5]
+
+
+def test_a_topic_with_fewer_partitions_than_its_stream_has_shards_is_waited_for() -> None:
+    cluster, before = adopting(shards=3)
+    for _ in range(3):
+        cluster.step()
+    assert not [e for e in cluster.messages[before:] if isinstance(e, ReplicasObserved)]
