@@ -229,6 +229,23 @@ def test_compose_publishes_on_loopback_alone_and_names_versions() -> None:
     assert [image for image in images if not re.search(r":(v?\d|\$\{)", image)] == []
 
 
+def test_compose_sets_settings_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
+    given = dict(
+        line.split("=", 1)
+        for line in (ROOT / "deploy" / "compose" / "kafka.env").read_text("utf-8").splitlines()
+        if not line.startswith("#")
+    )
+    named = services["bridge"]["environment"]
+    assert given.keys() <= named.keys()
+    for name, text in named.items():
+        filled = re.sub(r"\$\{(\w+):-\}", lambda at: given.get(at[1], ""), text)
+        monkeypatch.setenv(name, filled)
+    settings = load_settings()
+    # Without the level the bridge's policies are refused.
+    assert (settings.levels, settings.topics.replication_factor) == (["rack"], 3)
+
+
 def test_the_license_goes_where_the_code_goes() -> None:
     """Into the wheel, and into the image, whose build installs from what is copied."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from streaming.simulator import Fleet
 from streaming.simulator.fleet import Executor, FleetNode
@@ -16,6 +17,7 @@ from tests.integration.conftest import System
 from tests.systems.containers import (
     REPLICATION_FACTOR,
     ApplicationContainer,
+    Compose,
     Kafka,
     build_image,
     engine_or_skip,
@@ -160,3 +162,27 @@ def test_the_application_is_killed(stage: Stage) -> None:
     stage.settled("between")
     epochs = [record.value["writer_epoch"] for record in stage.system.outputs.of("commits.v1")]
     assert epochs == sorted(epochs)
+
+
+@pytest.mark.long
+def test_compose_starts_three_brokers_that_are_healed(image: str) -> None:
+    with Compose("--env-file", "deploy/compose/kafka.env", "--profile", "kafka") as compose:
+        compose("up", "--detach")
+        admin = AdminClient({"bootstrap.servers": "127.0.0.1:9092"})
+        admin.create_topics([NewTopic("orders", 4, 2)])["orders"].result(30)
+
+        def lists() -> list[list[int]]:
+            found = admin.list_topics("orders", timeout=10).topics["orders"].partitions
+            return [each.replicas for each in found.values()]
+
+        def streams() -> str:
+            return compose("exec", "-T", "reconciler", "placer", "streams", "--output", "json")
+
+        def is_adopted() -> bool:
+            return '"orders"' in streams()
+
+        until(is_adopted, "the topic is adopted", 120)
+        assert any(3 in each for each in lists())
+        compose("kill", "kafka-3")
+        until(lambda: not any(3 in each for each in lists()), "its replicas are replaced", 180)
+        assert all(len(each) == 2 for each in lists())

@@ -7,6 +7,7 @@ environment that is a failure, so that a machine meant to run them cannot pass b
 import gc
 import os
 import socket
+import subprocess
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -74,6 +75,46 @@ def build_image() -> str:
     finally:
         client.close()
     return IMAGE
+
+
+class Compose:
+    """The repository's compose file, with options as a person gives them, as a project of its own.
+
+    Skips the test where no compose command answers that knows the file's syntax.
+    """
+
+    def __init__(self, *options: str) -> None:
+        self._options = ("--project-name", "placer-test", *options)
+        self._command = next(filter(_composes, (("docker", "compose"), ("docker-compose",))), None)
+        if self._command is None:
+            pytest.skip("no docker compose of version 2 answers")
+
+    def __call__(self, *words: str) -> str:
+        """Run a command; its output. A failure is an error that shows it."""
+        assert self._command is not None
+        version = {"PLACER_VERSION": IMAGE.rpartition(":")[2]}
+        done = subprocess.run(
+            [*self._command, *self._options, *words],
+            cwd=ROOT, env=os.environ | version, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self("down", "--volumes")
+
+
+def _composes(command: Sequence[str]) -> bool:
+    """Whether a compose command is there and takes the file, which version 1 does not."""
+    words = [*command, "--profile", "*", "config", "--quiet"]
+    try:
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, check=False)
+    except FileNotFoundError:
+        return False
+    return done.returncode == 0
 
 
 class Container:
