@@ -35,6 +35,9 @@ LIFE_PREFIX = "kafka-"
 # Cruise Control heals after 30 minutes and warns after 15; a broker that restarts with many
 # segments to recover takes some of them.
 PATIENCE_MS = 600_000
+# A broker sends a heartbeat every 2 s, so that those of a rack that loses its power are fenced
+# within that time and the pause between two looks.
+TOGETHER_MS = 3_000
 # How `word_of` names the report that a broker is down.
 SAID_DOWN = "NodeLivenessReported down"
 # Only an operator unregisters a broker; the time is for one that does so by mistake.
@@ -220,8 +223,25 @@ def _liveness(
             incarnation=view.incarnation,
             sequence=_next_sequence(view, snapshot),
         )
-    elif view.liveness is not Liveness.DEAD and silent_ms >= options.patience_ms:
+    elif (
+        view.liveness is not Liveness.DEAD
+        and silent_ms >= options.patience_ms
+        and not _falls_with_others(int(view.node_id), snapshot, memory, options)
+    ):
         yield _report(view, snapshot, up=False)
+
+
+def _falls_with_others(
+    broker_id: int, snapshot: Snapshot, memory: Memory, options: MembershipOptions
+) -> bool:
+    """Return whether another broker fell silent so shortly after this one that both are to be
+    reported together: the first alone would have its replicas copied before the loss of the rack is
+    seen, and held."""
+    begun = memory.silent_since.get(broker_id, snapshot.at)
+    return any(
+        begun < since <= begun + TOGETHER_MS and snapshot.at - since < options.patience_ms
+        for since in memory.silent_since.values()
+    )
 
 
 def _report(view: NodeView, snapshot: Snapshot, *, up: bool) -> NodeLivenessReported:

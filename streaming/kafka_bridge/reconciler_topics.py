@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 TOPIC_OF = {
     name: topic.name for topic in CATALOGUE if topic.direction == "in" for name in topic.messages
 }
+# What is seen in one look travels in one request, so that the reconciler reads it in one batch.
+LINGER_MS = 5
 # A leader of a partition that died has a successor within Kafka's session timeout of 9 s.
 DELIVERY_TIMEOUT_SECONDS = 15.0
 
@@ -88,7 +90,7 @@ class KafkaTopics:
         if not messages:
             return
         if self._producer is None:
-            self._producer = make_producer(self._bootstrap, self._options)
+            self._producer = make_producer(self._bootstrap, self._options, LINGER_MS)
         failed: list[str] = []
 
         def note(error: "KafkaError | None", _: "Delivered") -> None:

@@ -98,6 +98,25 @@ def test_a_fenced_broker_is_down_after_the_patience(
     assert describe(found.messages) == said
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        (5_000, 3_000, []),
+        (6_999, 4_999, []),
+        (7_000, 5_000, ["NodeLivenessReported down 1", "NodeLivenessReported down 2"]),
+        # Too late to be of one loss, and at last reported alone.
+        (7_000, 3_999, ["NodeLivenessReported down 1"]),
+        (5_000, 5_000, ["NodeLivenessReported down 1", "NodeLivenessReported down 2"]),
+    ],
+)
+def test_brokers_that_fall_together_are_reported_together(
+    first: int, second: int, said: list[str]
+) -> None:
+    kafka = look(brokers=(1, 2, 3), fenced=(1, 2))
+    memory = Memory(silent_since={1: NOW - first, 2: NOW - second})
+    assert describe(tell(kafka, TableBuilder().nodes(1, 2, 3), memory).messages) == said
+
+
 def test_reports_rise_above_the_last_one() -> None:
     built = TableBuilder().node("1", "dead", reported={"sequence": NOW, "said": "reported down"})
     (report,) = tell(look(brokers=(1,)), built).messages
