@@ -7,7 +7,7 @@ makes a stream uneven that is to be even first, another is searched for (`sparin
 is made as a whole, and only if it lowers the objective.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +80,9 @@ class LeaderChains:
         for starts, ends in self._ends(level, self._tallies[kind], family, parent):
             if not self._left:
                 return []
+            if ends is None:
+                self._left -= 1
+                continue
             links = self._find_path(kind, family, starts, ends)
             upto = level if kind in self._groups[0] else None
             improves = bool(links) and self._objective.is_lowered_by(links, upto)
@@ -93,8 +96,11 @@ class LeaderChains:
 
     def _ends(
         self, level: int, tally: FamilyCounts, family: int, parent: int
-    ) -> Iterator[tuple[Integers, NDArray[np.bool_]]]:
-        """Yield the nodes of an overloaded element with a mask of nodes that have room."""
+    ) -> Iterator[tuple[Integers, NDArray[np.bool_] | None]]:
+        """Yield the nodes of an overloaded element with a mask of nodes that have room.
+
+        Without a mask where no item is led in the element, so that no chain begins there.
+        """
         levels = self._levels
         elements = levels.children(level, parent)
         elements = elements[tally.has_share(level, family, elements)]
@@ -102,7 +108,11 @@ class LeaderChains:
         relief = -tally.change_of(level, same, elements, -1)
         burden = tally.change_of(level, same, elements, 1)
         order = np.lexsort((elements, -relief))
+        leading = find_leading(levels.of[level], self._leads)
         for giver in order[relief[order] > burden.min(initial=0)].tolist():
+            if int(elements[giver]) not in leading:
+                yield elements[:0], None
+                continue
             ends = np.isin(levels.of[level], elements[burden < relief[giver]])
             starts = levels.members(level, int(elements[giver]))
             ends[starts] = False
@@ -140,6 +150,11 @@ class LeaderChains:
             for heir in self._members[item].tolist():
                 if heir not in (EMPTY, node):
                     yield item, heir
+
+
+def find_leading(of: Integers, leads: Mapping[int, Collection[int]]) -> set[int]:
+    """Find the elements of a level in which one of the items is led. `of`: element by node."""
+    return {int(of[node]) for node, items in leads.items() if items}
 
 
 def _trace_back(came: dict[int, tuple[int, int] | None], end: int) -> list[Handover]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
 from placement.rebalance.arrangement import LEADER_SLACK, Arrangement
-from placement.rebalance.leader_chains import LeaderChains, Link
+from placement.rebalance.leader_chains import LeaderChains, Link, find_leading
 from placement.rebalance.objective import Objective
 from placement.rebalance.replica_moves import Budget
 from placement.rebalance.rule_gate import RuleGate
@@ -150,10 +150,14 @@ class LeaderBalancer:
         burden = tally.change_of(level, same, elements, 1)
         pressure = self.tallies[EVERY].pressure(level, elements)
         held = tally.counts[level][family, elements]
+        leading = find_leading(levels.of[level], self._on)
         for giver in np.lexsort((elements, -pressure, -relief)).tolist():
             source = int(elements[giver])
             key = (level, kind, family, source)
             if held[giver] == 0 or relief[giver] <= burden.min() or key in self._blocked:
+                continue
+            if source not in leading:
+                self._blocked.add(key)  # none of the shards in question is led there
                 continue
             takers = {int(e): int(b) for e, b in zip(elements, burden, strict=True) if e != source}
             takers = {e: b for e, b in takers.items() if relief[giver] > b}

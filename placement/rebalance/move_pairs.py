@@ -31,7 +31,9 @@ _REPLICAS = 24
 def search_moves(search: ReplicaBalancer) -> None:
     """Make moves until neither a single move nor a pair of moves improves."""
     pairs = MovePairs(search)
-    while search.improve() or pairs.improve():
+    # Both moves of a pair are of shards of their own.
+    shards = sum(len(each.rows) for each in search.arrangement.streams)
+    while search.improve() or (shards > 1 and pairs.improve()):
         pass
 
 

@@ -140,7 +140,10 @@ class ReplicaBalancer:
             givers, takers = self._order_equals(
                 elements, givers, takers, (relief, pressure), (burden, pressure)
             )
+        movable = self._elements_with_items(level)
         for giver in givers.tolist():
+            if not movable[elements[giver]]:
+                continue
             for taker in takers.tolist():
                 if relief[giver] <= burden[taker]:
                     break
@@ -151,6 +154,13 @@ class ReplicaBalancer:
                         return True
                     self._blocked.add(key)
         return False
+
+    def _elements_with_items(self, level: int) -> Mask:
+        """Mask the elements of a level that have an item which may move."""
+        arrangement, of = self.arrangement, self._levels.of[level]
+        found = np.zeros(self._levels.size(level), bool)
+        found[of[arrangement.node[arrangement.free]]] = True
+        return found
 
     def _order_equals(
         self,

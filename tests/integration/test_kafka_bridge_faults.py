@@ -22,7 +22,12 @@ from tests.systems.bridged import PREFIX, BridgedKafka, Writer
 from tests.systems.cluster import Cluster
 from tests.systems.waiting import until
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.timeout(1800),
+    # kafka-python leaves the socket of a broker that died to the collector.
+    pytest.mark.filterwarnings("ignore:.*unclosed.*socket:pytest.PytestUnraisableExceptionWarning"),
+]
 
 RACKS = ("a", "a", "b", "b", "c", "c", "b")
 JOINING = 7
@@ -316,8 +321,8 @@ def test_a_copy_of_several_deadlines_is_reported_and_completed(kafka: BridgedKaf
 def test_moves_of_leaders_are_carried_out(kafka: BridgedKafka) -> None:
     kafka.application.kill()
     kafka.start_application(**LIMITS, PLACER_MOVES__LEADER_MOVES="true").wait_ready()
-    # Every broker holds as much, and two lead all.
-    lists = [(first, 3 + n % 2, 5 + n // 3) for first in (1, 2) for n in range(6)]
+    # One broker leads all, more than the others can lead less.
+    lists = [(1, 3 + n % 2, 5 + n // 2 % 2) for n in range(40)]
     kafka.create("led", lists)
     until(lambda: len(kafka.outputs.replicas("led")) == len(lists), "it is adopted", 120)
     kafka.agree("rebalance")
@@ -331,7 +336,7 @@ def test_moves_of_leaders_are_carried_out(kafka: BridgedKafka) -> None:
     assert seen is not None
     leaders = [each.leader for each in seen.topics["led"].partitions]
     assert leaders == [each.listed[0] for each in seen.topics["led"].partitions]
-    assert {*leaders} > {1, 2}
+    assert {*leaders} > {1}
 
 
 def test_a_stream_that_is_to_be_observed_gets_the_lists_of_its_topic(kafka: BridgedKafka) -> None:

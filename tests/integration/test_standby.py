@@ -163,7 +163,7 @@ def test_a_standby_that_may_not_stand_by_says_why(own_system: System, tmp_path: 
     accepted.wait_standing_by()
     active.send(signal.SIGTERM)
     assert wait_writer(system, 2) == "c"
-    ask(system, "with other settings")
+    ask(system, "with-other-settings")
     assert system.outputs.marker["configuration"]["limits"]["max_open"] == 7
     check(system)
 
