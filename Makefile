@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: core long help setup demo run test containers chaos simulate lint format bench lock clean
+.PHONY: core long help setup demo run test containers chaos simulate lint format bench chart lock clean
 
 PYTHON ?= python3
 SEEDS ?= 10000
@@ -67,7 +67,7 @@ core: $(PACKAGES)  ## the pure core in under a minute: tests, stories, a share o
 test: setup  ## all tests; what was skipped is named with its reason
 	@$(BIN)/python -m pytest -rs -n 2 --no-loadscope-reorder
 
-long: setup  ## what takes minutes: broker, network, disk, tasks, access, TLS, inputs run again
+long: setup  ## what takes minutes: broker, network, disk, tasks, access, TLS, chart, inputs run again
 	@$(BIN)/python -m pytest -rs -m long --ignore tests/integration/test_containers.py
 
 containers: setup  ## all tests with brokers and the application in containers; needs Docker
@@ -93,6 +93,10 @@ format: setup  ## apply the formatting that lint asks for
 
 bench: setup  ## placement and plans beside CRUSH and Kafka, then latency beside its floor
 	@$(BIN)/python -m tests.benchmarks
+
+chart: $(PACKAGES)  ## renew what deploy/helm and deploy/kubernetes are made of; needs Go, which builds helm once
+	@$(BIN)/python -m schemas.generate
+	@$(BIN)/python -m tests.chart
 
 lock: $(PACKAGES)  ## renew requirements.lock from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --upgrade pyproject.toml --group dev --universal \

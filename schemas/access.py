@@ -75,6 +75,8 @@ ROLES = (
     *KAFKA_CLUSTER,
 )
 
+# As the setting `cell` ships.
+DEFAULT_CELL = "main"
 # The name by which authorizers know the cluster.
 CLUSTER = "kafka-cluster"
 
@@ -89,7 +91,7 @@ class Grant:
     operations: tuple[Operation, ...]
 
 
-def grants(prefix: str = DEFAULT_PREFIX, cell: str = "main") -> list[Grant]:
+def grants(prefix: str = DEFAULT_PREFIX, cell: str = DEFAULT_CELL) -> list[Grant]:
     """List the least rights of every role, in the order of ROLES and of the catalogue.
 
     Readers that join a consumer group need Read on its name besides, which is theirs to choose;

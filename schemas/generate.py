@@ -1,7 +1,7 @@
 """Writes the files that are derived from the models.
 
-These are `json/*.schema.json`, `asyncapi.json`, the tables of the README, and of
-`deploy/kubernetes` the topics, users and monitoring.
+These are `json/*.schema.json`, `asyncapi.json`, the tables of the README, and topics, users and
+alerting rules of the Helm chart.
 
 python -m schemas.generate           rewrite what is stale
 python -m schemas.generate --check   change nothing; exit status 1 if something is stale
@@ -19,7 +19,7 @@ from schemas.cluster import ClusterFile
 from schemas.codes import REASONS
 from schemas.envelope import VERSION, type_name
 from schemas.inputs import INPUTS
-from schemas.kubernetes import kafka_topics, kafka_users, monitoring
+from schemas.kubernetes import alerting_rules, kafka_topics, kafka_users
 from schemas.outputs import OUTPUTS
 from schemas.refusals import REFUSALS
 from schemas.topics import CATALOGUE, full_name
@@ -27,7 +27,7 @@ from schemas.words import ALERTS, CAUSES, HEALTH, MOVES, RULES
 
 PACKAGE = Path(__file__).parent
 EXAMPLES = PACKAGE / "examples"
-KUBERNETES = PACKAGE.parent / "deploy" / "kubernetes"
+CHART_FILES = PACKAGE.parent / "deploy" / "helm" / "files"
 ALERTING_RULES = PACKAGE.parent / "deploy" / "prometheus" / "rules.yaml"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -150,7 +150,7 @@ def _dump(value: object) -> str:
 
 
 def _relative_path(path: Path) -> Path:
-    return path.relative_to(PACKAGE if path.is_relative_to(PACKAGE) else KUBERNETES.parents[1])
+    return path.relative_to(PACKAGE if path.is_relative_to(PACKAGE) else CHART_FILES.parents[2])
 
 
 def main(arguments: list[str]) -> int:
@@ -162,9 +162,9 @@ def main(arguments: list[str]) -> int:
     wanted = schema_files() | {
         readme_path: readme(readme_path.read_text("utf-8")),
         PACKAGE / "asyncapi.json": _dump(document(MODELS, examples())),
-        KUBERNETES / "topics.yaml": kafka_topics(),
-        KUBERNETES / "users.yaml": kafka_users(),
-        KUBERNETES / "monitoring.yaml": monitoring(ALERTING_RULES.read_text("utf-8")),
+        CHART_FILES / "topics.yaml": kafka_topics(),
+        CHART_FILES / "users.yaml": kafka_users(),
+        CHART_FILES / "rules.yaml": alerting_rules(ALERTING_RULES.read_text("utf-8")),
     }
     found = {path for path in (PACKAGE / "json").iterdir() if path.suffix == ".json"}
     superfluous = sorted(found - wanted.keys())

@@ -25,17 +25,21 @@ from streaming.cli.main import app as cli
 from streaming.kafka_bridge import Monitoring
 from streaming.observability import Endpoint
 from streaming.observability.metrics import Metrics
-from streaming.settings import load_settings
+from streaming.settings import load_settings, name_instance
 
 ROOT = Path(__file__).resolve().parent.parent
 KUBERNETES = ROOT / "deploy" / "kubernetes"
 PROMETHEUS = ROOT / "deploy" / "prometheus"
-WORKLOADS = ("Deployment", "StatefulSet")
 DASHBOARD = ROOT / "deploy" / "grafana" / "dashboards" / "placer.json"
 
 
 def documents(name: str) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all((KUBERNETES / name).read_text("utf-8")))
+
+
+def document(name: str, kind: str) -> dict[str, Any]:
+    (found,) = (each for each in documents(name) if each["kind"] == kind)
+    return found
 
 
 def test_the_topics_are_those_of_the_catalogue() -> None:
@@ -64,7 +68,7 @@ def test_manifests_are_valid(document: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("manifest", "user"), [("reconciler", "reconciler"), ("bridge", "bridge")])
 def test_the_settings_in_the_manifest_are_ours(tmp_path: Path, manifest: str, user: str) -> None:
-    (config,) = [each for each in documents(f"{manifest}.yaml") if each["kind"] == "ConfigMap"]
+    config = document(f"{manifest}.yaml", "ConfigMap")
     file = tmp_path / "placer.yaml"
     file.write_text(config["data"]["placer.yaml"])
     options = load_settings(file).kafka.options
@@ -79,7 +83,8 @@ def is_understood(command: list[str]) -> bool:
 
 
 def test_the_containers_start_the_bridge_with_options_that_there_are(tmp_path: Path) -> None:
-    config, deployment, _ = documents("bridge.yaml")
+    config = document("bridge.yaml", "ConfigMap")
+    deployment = document("bridge.yaml", "Deployment")
     for name, text in config["data"].items():
         (tmp_path / name).write_text(text)
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
@@ -90,6 +95,22 @@ def test_the_containers_start_the_bridge_with_options_that_there_are(tmp_path: P
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
     command = compose["bridge"]["command"]
     assert is_understood([re.sub(r"\$\{\w+:-(\w+)\}", r"\1", each) for each in command])
+
+
+def test_the_containers_start_reconcilers_that_stand_by_one_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment = document("reconciler.yaml", "Deployment")
+    assert deployment["spec"]["replicas"] == 2
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    plain = [each for each in container["args"] if not each.startswith("--config")]
+    assert len(plain) == len(container["args"]) - 1
+    assert "--ha" in plain
+    assert is_understood([*plain, "--checkpoint", str(tmp_path)])
+    (variable,) = container["env"]
+    assert variable["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+    monkeypatch.setenv(variable["name"], "placer-5d8f-x2")
+    assert name_instance(load_settings()) == "placer-5d8f-x2"
 
 
 def dashboard_expressions() -> list[str]:
@@ -158,13 +179,14 @@ def test_alerts_ask_for_the_job_that_compose_and_kubernetes_name() -> None:
     asked = set(re.findall(r'job="(\w+)"', "\n".join(rule_expressions())))
     scraped = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text("utf-8"))["scrape_configs"]
     assert {job["job_name"] for job in scraped} == asked
-    monitor, rules = documents("monitoring.yaml")
+    monitor = document("monitoring.yaml", "ServiceMonitor")
+    rules = document("monitoring.yaml", "PrometheusRule")
     written = [rule for group in rules["spec"]["groups"] for rule in group["rules"]]
     assert written == shipped_rules()
     (endpoint,) = monitor["spec"]["endpoints"]
     jobs = set()
     for name in ("reconciler.yaml", "bridge.yaml"):
-        (service,) = (each for each in documents(name) if each["kind"] == "Service")
+        service = document(name, "Service")
         labels = service["metadata"]["labels"]
         assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
         jobs.add(labels[monitor["spec"]["jobLabel"]])
@@ -207,7 +229,7 @@ def status(address: str) -> int:
 
 @pytest.mark.parametrize("manifest", ["reconciler", "bridge"])
 def test_probes_ask_for_paths_that_are_served(manifest: str) -> None:
-    (deployment,) = [each for each in documents(f"{manifest}.yaml") if each["kind"] in WORKLOADS]
+    deployment = document(f"{manifest}.yaml", "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     asked = {n: each["httpGet"] for n, each in container.items() if n.endswith("Probe")}
     assert asked.keys() == {"startupProbe", "livenessProbe", "readinessProbe"}

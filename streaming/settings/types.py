@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 import yaml
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
 )
+from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
 from schemas import limits
 
@@ -87,32 +89,41 @@ def names_of_list(value: object) -> object:
     return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
 
 
-def _must_match(pattern: str, expected: str) -> AfterValidator:
+class _Matching:
     """Text that fits `pattern` as a whole; `expected` says it in words, for the error message."""
 
-    def check(value: str) -> str:
-        if not re.fullmatch(pattern, value):
-            raise ValueError(f"expected {expected}")
+    def __init__(self, pattern: str, expected: str) -> None:
+        self._pattern, self._expected = pattern, expected
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {**handler(schema), "pattern": f"^(?:{self._pattern})$"}
+
+    def _check(self, value: str) -> str:
+        if not re.fullmatch(self._pattern, value):
+            raise ValueError(f"expected {self._expected}")
         return value
 
-    return AfterValidator(check)
 
-
-Name = Annotated[str, _must_match(limits.ID_PATTERN, "1 to 249 letters, digits, '_', '.' or '-'")]
+Name = Annotated[str, _Matching(limits.ID_PATTERN, "1 to 249 letters, digits, '_', '.' or '-'")]
 Addresses = Annotated[
     str,
-    _must_match(r"[^\s,]+:\d{1,5}(,[^\s,]+:\d{1,5})*", "host:port, several separated by commas"),
+    _Matching(r"[^\s,]+:\d{1,5}(,[^\s,]+:\d{1,5})*", "host:port, several separated by commas"),
 ]
 TopicPrefix = Annotated[
     str,
-    _must_match(
+    _Matching(
         limits.TOPIC_PREFIX_PATTERN, "words of letters, digits and '-', each with a '.' behind it"
     ),
     Field(max_length=128),
 ]
-MemorySize = Annotated[
-    str, _must_match(r"[1-9]\d*[kmgKMG]", "a number and a unit, e.g. 512m or 2g")
-]
+MemorySize = Annotated[str, _Matching(r"[1-9]\d*[kmgKMG]", "a number and a unit, e.g. 512m or 2g")]
 DurationSeconds = Annotated[float, Field(gt=0, le=DURATION_SECONDS_MAX, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Options = Annotated[dict[str, str], BeforeValidator(_texts_of_scalars)]
