@@ -133,7 +133,17 @@ def test_dashboard_and_alerts_ask_for_what_is_served(
     served |= {f"{name}_bucket" for name in served}
     every = [*vars(metrics).values(), *vars(bridge).values()]
     kept = (each for each in every if isinstance(each, MetricWrapperBase))
-    labels = {"instance", "job", "le", "severity", "status", "outcome", "told"}
+    labels = {
+        "instance",
+        "job",
+        "namespace",
+        "service",
+        "le",
+        "severity",
+        "status",
+        "outcome",
+        "told",
+    }
     labels |= {label for each in kept for label in each._labelnames}
     text = "\n".join(expressions())
     asked = set(re.findall(r"(?:reconciler|kafka_bridge)_\w+", text))

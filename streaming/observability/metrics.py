@@ -195,13 +195,15 @@ class Metrics:
 
     def start_from(self, in_force: Ready, open_moves: int) -> None:
         """Start from a restored state, as the active one."""
-        for tally in (self._nodes, self._streams, self._broken, self._memory, self._unconfirmed):
-            tally.clear()
-        self._holds.clear()
-        self._without.clear()
+        self._forget()
         self.set_role("active")
         self._census(in_force)
         self._in_flight.set(open_moves)
+
+    def stand_by(self) -> None:
+        """Leave what the fleet is like to the active one: nobody is to be alerted by the past."""
+        self._forget()
+        self.set_role("standby")
 
     def set_role(self, role: str) -> None:
         """The process has this role from now on: one of ROLES."""
@@ -253,6 +255,15 @@ class Metrics:
         self._planning.observe(commit.planning_seconds)
         self._commit.observe(commit.commit_seconds)
         self._last.set(commit.at_ms / 1000)
+
+    def _forget(self) -> None:
+        for tally in (self._nodes, self._streams, self._broken, self._memory, self._unconfirmed):
+            tally.clear()
+        self._holds.clear()
+        self._without.clear()
+        self._lacking.set(0)
+        self._in_flight.set(0)
+        self.loads.observe_lag(0)
 
     def _census(self, ready: Ready) -> None:
         for node_id, view in ready.topology.items():

@@ -40,7 +40,7 @@ class Observer:
 
     def on_standing_by(self, active: str | None, writer_epoch: int, proven: int | None) -> None:
         """The process follows the active one."""
-        self.metrics.set_role("standby")
+        self.metrics.stand_by()
         log_event(LogEvent.STANDING_BY, active=active, writer_epoch=writer_epoch, proven=proven)
 
     def on_followed(self, proven: int | None, lag_commits: int) -> None:

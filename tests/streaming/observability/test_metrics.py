@@ -84,6 +84,27 @@ def told() -> Told:
     return Told()
 
 
+def test_who_stands_by_again_shows_nothing_of_its_time_as_the_active_one(told: Told) -> None:
+    gauges = {"nodes", "underreplicated_shards", "moves_in_flight", "load_lag_seconds"}
+    told.batch([node(node_id, 0) for node_id in NODES], 1)
+    told.batch([StreamCreated(2, "s", 1, 2, 3), node("n1", 3, Liveness.DEAD)], 4)
+    told.observer.on_loads_read(90_000)
+    assert told.value("nodes", status="dead") == 1
+    assert told.value("load_lag_seconds") == 90
+    told.observer.on_standing_by("other", 2, None)
+    assert told.value("role", role="standby") == 1
+    assert told.value("role", role="active") == 0
+    assert told.value("last_batch_timestamp_seconds") > 0
+    shown = {
+        (sample.name, *sample.labels.values()): sample.value
+        for metric in told.observer.metrics.registry.collect()
+        for sample in metric.samples
+        if sample.name.removeprefix("reconciler_") in gauges
+    }
+    assert len(shown) > len(gauges)
+    assert set(shown.values()) == {0}
+
+
 def test_metrics_follow_what_is_published(told: Told) -> None:
     told.batch([node(node_id, 0) for node_id in NODES], 1)
     asked = [
