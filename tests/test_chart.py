@@ -19,6 +19,7 @@ from schemas.access import CLUSTER, grants
 from schemas.topics import CATALOGUE, configs_for, full_name
 from streaming.settings import Settings, load_settings
 from tests import chart
+from tests.documentation.commands import parse
 
 ROOT = Path(__file__).resolve().parent.parent
 STRIMZI = Path(__file__).parent / "strimzi"
@@ -160,6 +161,14 @@ def test_every_number_of_replicas_has_its_number_in_sync() -> None:
         for replicas in range(1, 8):
             config = configs_for(topic, replicas)
             assert config["min.insync.replicas"] == needed[min(replicas, len(needed)) - 1]
+
+
+def test_the_notes_name_commands_that_there_are() -> None:
+    text = (chart.CHART / "templates" / "NOTES.txt").read_text("utf-8")
+    named = re.findall(r"^  (?:kubectl .* -- )?(placer .*)$", text, re.MULTILINE)
+    assert len(named) == 3
+    for line in named:
+        parse(line.split())
 
 
 # From here on helm renders.
