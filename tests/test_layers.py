@@ -78,6 +78,7 @@ PLACEMENT: Mapping[str, set[str]] = {
 STREAMING: Mapping[str, set[str]] = {
     # Nothing beside it.
     "errors": set(),
+    "environment_archive": {"errors"},
     "gc_pause": set(),
     "codec": set(),
     # The surroundings.
@@ -134,6 +135,7 @@ STREAMING: Mapping[str, set[str]] = {
         *("errors", "codec", "runtime", "settings", "observability", "locations", "brokers"),
         *("administration", "recovery", "app", "offline", "live", "requests", "replay", "doctor"),
         *("kafka_bridge", "simulator", "rerun", "demo", "standby", "presence", "spark"),
+        "environment_archive",
     },
 }
 TABLES = {"placement": PLACEMENT, "streaming": STREAMING}

@@ -25,6 +25,7 @@ from streaming.cli.commands import (
     nearest,
     node,
     operate,
+    package,
     place,
     plan,
     record,
@@ -94,6 +95,7 @@ def _options(
 
 run.register(app)
 broker.register(app)
+package.register(app)
 app.add_typer(topics.app)
 app.add_typer(stream.app)
 apply.register(app)
