@@ -51,6 +51,7 @@ from streaming.spark import (
     find_disk_fault,
     is_session_open,
     make_scratch,
+    remove_scratch,
 )
 from streaming.standby import Standby, StandbyOptions
 
@@ -213,16 +214,17 @@ class _Process:
             positions.setdefault(names[name], {})[partition] = end
         positions[NODES][PARTITION] -= 1
         assert self._settings.checkpoint is not None
-        scratch = make_scratch(self._settings.checkpoint, "rehearsal")
+        scratch = make_scratch(spark, self._settings.checkpoint, "rehearsal")
         began = time.monotonic()
 
         def stopping() -> bool:
             return self._stop.is_set() or standby.is_due or waiting.done()
 
-        if not rehearse(spark, self._settings, positions, scratch, stopping):
-            return False
-        log_event(LogEvent.REHEARSED, seconds=round(time.monotonic() - began, 1))
-        return True
+        came_through = rehearse(spark, self._settings, positions, scratch, stopping)
+        remove_scratch(spark, scratch)
+        if came_through:
+            log_event(LogEvent.REHEARSED, seconds=round(time.monotonic() - began, 1))
+        return came_through
 
     def _decide(
         self,
@@ -321,7 +323,7 @@ class RunningQuery:
             "bootstrap.servers": settings.kafka.bootstrap_servers,
         }
         assert settings.checkpoint is not None
-        self._scratch = make_scratch(settings.checkpoint, f"epoch-{applier.writer_epoch}")
+        self._scratch = make_scratch(spark, settings.checkpoint, f"epoch-{applier.writer_epoch}")
         self._intake = LoadIntake()
         self._loads: LoadQuery | None = None
         if settings.resources:
@@ -364,8 +366,7 @@ class RunningQuery:
     def _start_loads(self) -> None:
         """Read loads beside the batches that decide, once these are under way."""
         if self._loads is not None:
-            scratch = self._scratch.with_name(f"{self._scratch.name}-loads")
-            prefix = self._settings.topics.prefix
+            scratch, prefix = f"{self._scratch}-loads", self._settings.topics.prefix
             self._load_query = self._loads.start(
                 self._spark, self._kafka, prefix, scratch, self._take_loads
             )

@@ -64,9 +64,8 @@ def _run_query(settings: Settings, spark: object) -> None:
         first, _ = log.write_and_wait(STANDBY, None)
         positions = {topic: {PARTITION: 0} for topic in DECIDING_TOPICS}
         positions[NODES] = {PARTITION: first}
-        assert settings.checkpoint is not None
         for number in range(_REHEARSALS):
-            scratch = settings.checkpoint / f"rehearsal-{number}"
+            scratch = f"{settings.checkpoint}/rehearsal-{number}"
             rehearse(spark, settings, positions, scratch, lambda: False)
     finally:
         log.close()

@@ -70,6 +70,8 @@ def check_checkpoint(settings: Settings) -> str | CheckFailure:
             "set one: placer run --checkpoint DIR (with --embedded it is temporary)",
             CheckStatus.WARN,
         )
+    if isinstance(wanted, str):
+        return f"{wanted}, which is tried when Spark starts"
     there = next(p for p in (wanted, *wanted.absolute().parents) if p.exists())
     if not os.access(there, os.W_OK | os.X_OK) or not there.is_dir():
         return CheckFailure(

@@ -3,11 +3,9 @@
 input topics -> pack (executors) -> NodeLifecycle (state) -> foreachBatch
 """
 
-import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement.liveness import Clock, Timers
@@ -39,7 +37,7 @@ def start_decision_query(
     positions: Mapping[str, Mapping[int, int]],
     nodes: list[NodeView],
     clocks: Mapping[int, Clock],
-    checkpoint: Path,
+    checkpoint: str,
     apply: Callable[["DataFrame", int], None],
 ) -> "StreamingQuery":
     """Start the query at `positions`: next offset by short topic name and partition.
@@ -64,7 +62,7 @@ def start_decision_query(
     return (
         outputs.writeStream.queryName(f"placer-{settings.cell}")
         .outputMode("update")
-        .option("checkpointLocation", str(checkpoint))
+        .option("checkpointLocation", checkpoint)
         .foreachBatch(apply)
         .start()
     )
@@ -74,13 +72,13 @@ def rehearse(
     spark: "SparkSession",
     settings: Settings,
     positions: Mapping[str, Mapping[int, int]],
-    checkpoint: Path,
+    checkpoint: str,
     stopping: Callable[[], bool],
 ) -> bool:
-    """Run the query for one batch and forget it, so that classes are loaded and workers forked.
+    """Run the query for one batch, so that classes are loaded and workers forked.
 
-    `positions`: there has to be a record behind one of them. Returns whether a batch came through
-    before `stopping` said so.
+    Nobody needs `checkpoint` afterwards. `positions`: there has to be a record behind one of them.
+    Returns whether a batch came through before `stopping` said so.
     """
     done = threading.Event()
 
@@ -96,7 +94,6 @@ def rehearse(
                 break
     finally:
         query.stop()
-        shutil.rmtree(checkpoint, ignore_errors=True)
     return done.is_set()
 
 

@@ -26,8 +26,6 @@ from streaming.ingest import (
 from streaming.recovery import Recovered
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
@@ -139,7 +137,7 @@ class LoadQuery:
         spark: "SparkSession",
         kafka: Mapping[str, str],
         prefix: str,
-        checkpoint: "Path",
+        checkpoint: str,
         put: Callable[[list[bytes], float], None],
     ) -> "StreamingQuery":
         """Start; `put` receives the payloads of each batch, and the seconds that it took."""
@@ -171,7 +169,7 @@ class LoadQuery:
                 outputs.writeStream.queryName(self._name)
                 .outputMode("update")
                 .trigger(processingTime=INTERVAL)
-                .option("checkpointLocation", str(checkpoint))
+                .option("checkpointLocation", checkpoint)
                 .foreachBatch(hand_over)
                 .start()
             )

@@ -18,13 +18,14 @@ from streaming.settings.settings import (
     core_configuration,
     name_instance,
 )
-from streaming.settings.types import SECRET_KEY
+from streaming.settings.types import SECRET_KEY, URI
 
 __all__ = [
     "ENV_DELIMITER",
     "ENV_PREFIX",
     "SECRET_KEY",
     "TIMEOUT_OPTIONS",
+    "URI",
     "Settings",
     "admin_client_options",
     "core_configuration",

@@ -50,6 +50,7 @@ from streaming.settings.types import (
     Name,
     mapping_of_text,
     names_of_list,
+    path_or_uri,
 )
 
 if TYPE_CHECKING:
@@ -80,9 +81,10 @@ class Settings(BaseSettings):
         description="Name of this reconciler: part of its transactional id, its marker and of "
         "every id it issues. Changing it starts a new reconciler.",
     )
-    checkpoint: Path | None = Field(
+    checkpoint: Annotated[Path | str | None, BeforeValidator(path_or_uri)] = Field(
         default=None,
         description="Scratch directory of Spark; every start makes a fresh checkpoint beneath it. "
+        "On a cluster a URI (hdfs://…, s3a://…, file:///…), for each process one of its own. "
         "Empty: given by --checkpoint, or temporary with --embedded.",
     )
     levels: Annotated[list[Name], BeforeValidator(names_of_list)] = Field(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
@@ -20,6 +21,9 @@ from schemas import limits
 SECRET_KEY = re.compile(r"secret|password|token|access.?key|jaas", re.IGNORECASE)
 SECRET_REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:/.+")
 SECRET_MASK = "***"
+
+# What names its file system, and not only a path.
+URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 # Exactly-once output and recovery from the topics rest on these; another value would break both
 # without a sign.
@@ -58,6 +62,11 @@ def mapping_of_text(value: object) -> object:
     if not isinstance(parsed, dict):
         raise ValueError('expected a mapping, in an environment variable as JSON: {"key": "value"}')
     return parsed
+
+
+def path_or_uri(value: object) -> object:
+    """A path of this machine as a Path; a URI, which names its file system, as text."""
+    return Path(value) if isinstance(value, str) and not URI.match(value) else value
 
 
 def accept_false(value: object) -> object:

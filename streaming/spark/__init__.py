@@ -5,7 +5,13 @@ its way before anything else is loaded.
 """
 
 from streaming.spark.jvm import JvmFailed
-from streaming.spark.scratch import QueryFailed, check_scratch, find_disk_fault, make_scratch
+from streaming.spark.scratch import (
+    QueryFailed,
+    check_scratch,
+    find_disk_fault,
+    make_scratch,
+    remove_scratch,
+)
 from streaming.spark.session import StartingSession, close_session, is_session_open, start_session
 
 __all__ = [
@@ -17,5 +23,6 @@ __all__ = [
     "find_disk_fault",
     "is_session_open",
     "make_scratch",
+    "remove_scratch",
     "start_session",
 ]

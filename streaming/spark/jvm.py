@@ -59,10 +59,16 @@ class SparkJvm:
     """The JVM of a Spark session, from its first moment on."""
 
     def __init__(
-        self, java: Java, conf: Mapping[str, str], log: Path, archive_options: Sequence[str]
+        self,
+        java: Java,
+        conf: Mapping[str, str],
+        log: Path,
+        archive_options: Sequence[str],
+        directory: Path | None = None,
     ) -> None:
         """Start it, and do not wait. `conf`: Spark's settings; `log` takes what it prints;
-        `archive_options`: what Java is to do with a class archive."""
+        `archive_options`: what Java is to do with a class archive; `directory`: where it works,
+        this process's own if None."""
         self._log = log
         self._directory = Path(tempfile.mkdtemp(prefix="placer-gateway-"))
         self._answer = self._directory / "port"
@@ -78,6 +84,7 @@ class SparkJvm:
             self.process = subprocess.Popen(
                 command,
                 env=environment,
+                cwd=directory,
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,

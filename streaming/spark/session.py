@@ -13,6 +13,14 @@ from typing import TYPE_CHECKING
 
 from streaming.runtime import Scratch, ensure_jars, find_java
 from streaming.settings import SECRET_KEY, Settings
+from streaming.spark.cluster import (
+    check_place,
+    cluster_options,
+    find_executor_python,
+    is_cluster,
+    make_working_directory,
+    resolve_paths,
+)
 from streaming.spark.jvm import SparkJvm, class_archive, make_class_path, use_archive
 from streaming.spark.scratch import check_scratch
 
@@ -61,17 +69,12 @@ _SOCKET_DIR_CHARS = 60
 _SECRETS = r"(?i)secret|password|token|access.?key|jaas|keystore"
 
 
-def spark_options(
-    topology_shards: int, driver_memory: str, jar_paths: list[Path], temporary: Path
-) -> dict[str, str]:
-    """The settings of the session; user settings may override them. The JVM unpacks native
-    libraries and spills into `temporary`."""
+def spark_options(topology_shards: int, driver_memory: str, temporary: Path) -> dict[str, str]:
+    """The settings of any session; user settings may override them. The driver's JVM unpacks
+    native libraries and spills into `temporary`."""
     return {
-        "spark.jars": ",".join(str(path) for path in jar_paths),
         "spark.driver.memory": driver_memory,
         "spark.driver.extraJavaOptions": f'{_JVM_OPTIONS} "-Djava.io.tmpdir={temporary}"',
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Spark remembers what its user interface would show even without one: by default 1,000
@@ -87,14 +90,6 @@ def spark_options(
         # A delta per batch instead of a snapshot: state commit 79 -> 10.
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-        # The default writer forks ten processes per log file; atomic on a local disk: -40 to -95.
-        "spark.sql.streaming.checkpointFileManagerClass": _LOCAL_FILES,
-        # The forks that are left, in the log and in the state store: -25. It has to be there
-        # before Spark adds jars of its own accord.
-        "spark.hadoop.fs.file.impl": _LOCAL_FILE_SYSTEM,
-        "spark.driver.extraClassPath": next(
-            str(path) for path in jar_paths if path.name.startswith(_LOCAL_FILE_SYSTEM_JAR)
-        ),
         # Nagle's algorithm on the TCP socket to Python workers: -45 per Python stage.
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.sql.dataFrameDebugging.enabled": "false",
@@ -122,6 +117,27 @@ def spark_options(
     }
 
 
+def local_options(tasks: int, jar_paths: list[Path], temporary: Path) -> dict[str, str]:
+    """The settings of a session in this process's machine, with `tasks` at once."""
+    return {
+        "spark.master": f"local[{tasks},{_TASK_FAILURES_MAX}]",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.local.dir": str(temporary),
+        "spark.python.unix.domain.socket.dir": _socket_dir(temporary),
+        # The default writer forks ten processes per log file; atomic on a local disk: -40 to -95.
+        "spark.sql.streaming.checkpointFileManagerClass": _LOCAL_FILES,
+        # The forks that are left, in the log and in the state store: -25. It has to be there
+        # before Spark adds jars of its own accord.
+        "spark.hadoop.fs.file.impl": _LOCAL_FILE_SYSTEM,
+        "spark.driver.extraClassPath": next(str(path) for path in jar_paths if _is_local(path)),
+    }
+
+
+def _is_local(jar: Path) -> bool:
+    return jar.name.startswith(_LOCAL_FILE_SYSTEM_JAR)
+
+
 def _socket_dir(temporary: Path) -> str:
     """Where sockets may have their names, which the system keeps short; at last where Java would
     put them."""
@@ -137,7 +153,7 @@ class StartingSession:
         topology_shards: int,
         driver_memory: str,
         options: Mapping[str, str],
-        scratch: Path,
+        scratch: Path | str,
         *,
         reads_loads: bool = False,
         archive_options: Sequence[str] | None = None,
@@ -146,39 +162,46 @@ class StartingSession:
 
         `options` come last and win, among them `spark.master` for a cluster. `reads_loads`: whether
         there will be the query of loads beside the one that decides. What the JVM prints goes to
-        `spark.log` in `scratch`. `archive_options`: what Java is to do with a class archive instead
-        of using the one that is there. Raises JarsUnavailable or JavaUnavailable.
+        `spark.log` in `scratch`, or, where that is a URI, beside other temporary files.
+        `archive_options`: what Java is to do with a class archive instead of using the one that is
+        there. Raises JarsUnavailable, JavaUnavailable, or SettingsInvalid for a cluster whose
+        executors would lack something.
         """
-        tasks = _TASKS_WITH_LOADS if reads_loads else _TASKS
-        master = f"local[{tasks},{_TASK_FAILURES_MAX}]"
-        paths = ensure_jars("connector")
+        paths, java = ensure_jars("connector"), find_java()
         os.environ.setdefault("MALLOC_ARENA_MAX", _MALLOC_POOLS)
         # Workers would take whatever `python3` is first on the PATH.
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-        # Executors import the three packages from this installation, beside what was on the path.
+        # Workers here import the three packages from this installation, beside what was on the
+        # path.
         root = str(Path(__file__).parents[2])
         before = os.environ.get("PYTHONPATH", "")
         if root not in before.split(os.pathsep):
             os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, before)))
+        tasks = _TASKS_WITH_LOADS if reads_loads else _TASKS
+        on_cluster = is_cluster(options.get("spark.master", "local"))
+        if on_cluster:
+            check_place(options["spark.master"], scratch)
+            python = find_executor_python(options)
+            paths = [path for path in paths if not _is_local(path)]
         self._temporary = Scratch("jvm")
-        own = spark_options(topology_shards, driver_memory, paths, self._temporary.path)
-        chosen = own | {"spark.master": master, "spark.app.name": _NAME} | dict(options)
-        if chosen["spark.master"].startswith("local"):
-            # Directories of this machine; executors on others have their own.
-            places = {
-                "spark.local.dir": str(self._temporary.path),
-                "spark.python.unix.domain.socket.dir": _socket_dir(self._temporary.path),
-            }
-            chosen = places | chosen
+        temporary, directory = self._temporary.path, None
+        chosen = spark_options(topology_shards, driver_memory, temporary)
+        chosen |= {"spark.app.name": _NAME, "spark.jars": ",".join(map(str, paths))}
+        if on_cluster:
+            os.environ["PYSPARK_PYTHON"] = python
+            directory = make_working_directory(temporary, python)
+            chosen = resolve_paths(chosen | cluster_options(_MALLOC_POOLS) | dict(options))
+        else:
+            chosen |= local_options(tasks, paths, temporary) | dict(options)
         self._chosen = chosen
         # The JVM gets these on its command line, which everyone on the machine can read; secrets
         # follow through the gateway.
         plain = {name: value for name, value in chosen.items() if not SECRET_KEY.search(name)}
-        scratch.mkdir(parents=True, exist_ok=True)
-        java = find_java()
+        logs = scratch if isinstance(scratch, Path) else temporary
+        logs.mkdir(parents=True, exist_ok=True)
         self.archive = class_archive(java, make_class_path(plain))
         about_archive = use_archive(self.archive) if archive_options is None else archive_options
-        self._jvm = SparkJvm(java, plain, scratch / "spark.log", about_archive)
+        self._jvm = SparkJvm(java, plain, logs / "spark.log", about_archive, directory)
 
     def finish(self) -> "SparkSession":
         """Wait for the JVM and make the session. Raises JvmFailed."""
@@ -205,9 +228,10 @@ def start_session(
     settings: Settings, archive_options: Sequence[str] | None = None
 ) -> StartingSession:
     """Start the session that the settings ask for. Raises QueryFailed where the scratch directory
-    does not serve, JarsUnavailable, JavaUnavailable."""
+    does not serve, and as StartingSession does."""
     assert settings.checkpoint is not None, "the command line asks for it"
-    check_scratch(settings.checkpoint)
+    if isinstance(settings.checkpoint, Path):
+        check_scratch(settings.checkpoint)
     return StartingSession(
         settings.spark.topology_shards,
         settings.spark.driver_memory,

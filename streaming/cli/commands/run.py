@@ -38,8 +38,12 @@ def register(app: typer.Typer) -> None:
 _STOPPING = "placer: stopping after the current batch; Ctrl-C again stops at once"
 
 Checkpoint = Annotated[
-    Path | None,
-    typer.Option("--checkpoint", help="Scratch directory for Spark; needed without --embedded."),
+    str | None,
+    typer.Option(
+        "--checkpoint",
+        metavar="DIR|URI",
+        help="Scratch directory for Spark; needed without --embedded. On a cluster a URI.",
+    ),
 ]
 Embedded = Annotated[
     bool, typer.Option("--embedded", help="Start a broker on this machine and create the topics.")

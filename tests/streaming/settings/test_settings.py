@@ -51,6 +51,22 @@ def test_a_bare_off_is_the_mode_of_that_name(tmp_path: Path, written: str) -> No
     assert settings.rebalance.mode == "off"
 
 
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("/c", Path("/c")),
+        ("c/d", Path("c/d")),
+        ("s3a://bucket/c", "s3a://bucket/c"),
+        ("hdfs:/c", "hdfs:/c"),
+        ("file:///c", "file:///c"),
+    ],
+)
+def test_a_checkpoint_is_a_path_of_this_machine_or_a_uri(
+    tmp_path: Path, written: str, read: Path | str
+) -> None:
+    assert load_settings(write(tmp_path, f"checkpoint: {written}\n")).checkpoint == read
+
+
 def test_nothing_is_copied_for_balance_unless_asked(tmp_path: Path) -> None:
     assert load_settings(write(tmp_path, "")).rebalance.mode == "off"
 

@@ -11,11 +11,10 @@ from streaming.runtime import broker_process, java
 from streaming.spark.session import spark_options
 
 MIB = 2**20
-JARS = [Path("/jars/hadoop-bare-naked-local-fs-1.jar")]
 
 
 def session_options() -> dict[str, str]:
-    return spark_options(1, "512m", JARS, Path("/scratch"))
+    return spark_options(1, "512m", Path("/scratch"))
 
 
 def flags_of(options: list[str]) -> dict[str, str]:
