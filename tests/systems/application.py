@@ -47,7 +47,7 @@ class Application:
         self.checkpoint = checkpoint
         self._process = subprocess.Popen(
             [PLACER, "run", "--bootstrap", bootstrap, "--prefix", prefix,
-             "--checkpoint", checkpoint, *flags],
+             "--checkpoint", settings.get("PLACER_CHECKPOINT", checkpoint), *flags],
             env=inherited | SETTINGS | dict(settings),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
