@@ -7,7 +7,6 @@ first writes a claim; of several the first in the log has it, for all who read t
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from schemas.inputs import ACTIVE, CLAIMANT
@@ -16,14 +15,6 @@ from streaming.presence.ticks import TickSeen
 # A share of the patience: a stall of the log, after which several ticks come at once, has to last
 # for two of them before it counts as silence.
 _GAP_SHARE = 0.5
-
-
-@dataclass(slots=True)
-class StandbySeen:
-    """Holds when a standby was last seen, and the commit that it has proven then."""
-
-    clock_ms: int
-    proven: int | None
 
 
 class Presence:
@@ -39,7 +30,6 @@ class Presence:
         self._won = False
         self.active_instance: str | None = None
         self.active_epoch = 0
-        self.standbys: dict[str, StandbySeen] = {}
 
     def begin(self, marker: Mapping[str, Any] | None) -> None:
         """Start from the last commit, which may be old: it says who was active, not that it is."""
@@ -67,12 +57,12 @@ class Presence:
                 self._won = self.is_due
             # Everybody else waits for what becomes of it.
             self._alive_ms, self._released_epoch = self._clock_ms, 0
-        elif tick.role != ACTIVE:
-            self.standbys[tick.instance] = StandbySeen(self._clock_ms, tick.proven)
-        elif tick.writer_epoch >= self.active_epoch:
-            if tick.writer_epoch != self._released_epoch:
-                self._note_active(tick.writer_epoch, tick.instance)
-            self.standbys.pop(tick.instance, None)
+        elif (
+            tick.role == ACTIVE
+            and tick.writer_epoch >= self.active_epoch
+            and tick.writer_epoch != self._released_epoch
+        ):
+            self._note_active(tick.writer_epoch, tick.instance)
 
     def stand_back(self) -> None:
         """Leave the role to others for the time of the patience."""
@@ -97,15 +87,6 @@ class Presence:
         silence = self.silence_ms
         given_up = 0 < self._released_epoch == self.active_epoch
         return given_up or silence is None or silence >= self._patience_ms
-
-    @property
-    def others(self) -> list[str]:
-        """List the standbys that were there within the patience, without this process."""
-        return sorted(
-            name
-            for name, seen in self.standbys.items()
-            if name != self._instance and self._clock_ms - seen.clock_ms < self._patience_ms
-        )
 
     def _note_active(self, writer_epoch: int, instance: str | None) -> None:
         self.active_epoch = writer_epoch

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 
 from confluent_kafka import TopicPartition
 
-from schemas.inputs import ACTIVE, TICK_KEY
+from schemas.inputs import ACTIVE
 from schemas.topics import NODES, full_name
 from streaming.brokers import (
     CONNECT_TIMEOUT_SECONDS,
     find_offset,
     make_reader,
-    parse_json_object,
     read_watermarks,
 )
-from streaming.presence.tick_log import PARTITION
+from streaming.presence.tick_log import PARTITION, read_tick
 from streaming.presence.ticks import TickSeen
 
 # Ticks come every second or more often.
@@ -69,10 +68,8 @@ def _read_ticks(
                 offset = message.offset()
                 assert offset is not None
                 position = offset + (message.error() is None)
-                if message.error() is None and message.key() == TICK_KEY.encode():
-                    body = parse_json_object(message.value())
-                    tick = TickSeen.parse(message.timestamp()[1], body)
-                    ticks += [] if tick is None else [tick]
+                tick = read_tick(message) if message.error() is None else None
+                ticks += [] if tick is None else [tick]
         return ticks
     finally:
         reader.close()

@@ -24,6 +24,13 @@ PARTITION = 0
 _RECORDS_PER_CALL = 20_000
 
 
+def read_tick(message: Message) -> TickSeen | None:
+    """Read the tick of a record; None for any other record."""
+    if message.key() != TICK_KEY.encode():
+        return None
+    return TickSeen.parse(message.timestamp()[1], parse_json_object(message.value()))
+
+
 class TickLog:
     """Follows the ticks of all processes of a cell, and writes those of this one."""
 
@@ -103,10 +110,9 @@ class TickLog:
             offset = message.offset()
             assert offset is not None
             self._next = offset + 1
-            if message.key() == TICK_KEY.encode():
-                tick = TickSeen.parse(message.timestamp()[1], parse_json_object(message.value()))
-                if tick is not None:
-                    yield tick
+            tick = read_tick(message)
+            if tick is not None:
+                yield tick
 
     def close(self) -> None:
         """Close both connections, once; a tick under way is written."""

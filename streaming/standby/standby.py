@@ -212,7 +212,7 @@ class Standby:
             self._presence.take_tick(tick)
 
     def _may_rebuild(self) -> bool:
-        if self._decides_otherwise(self._follower.state.marker):
+        if self._find_differences(self._follower.state.marker):
             return False
         pause = max(self._rebuild_seconds / _REBUILD_SHARE, _REBUILD_PAUSE_SECONDS)
         return time.monotonic() - self._rebuilt >= pause
@@ -238,9 +238,6 @@ class Standby:
                 f"settings: {'; '.join(different)}. Start the standby with the same ones, or with "
                 "--accept-settings to decide by its own after a take-over"
             )
-
-    def _decides_otherwise(self, marker: Mapping[str, Any] | None) -> bool:
-        return bool(self._find_differences(marker))
 
     def _find_differences(self, marker: Mapping[str, Any] | None) -> list[str]:
         """Name what decides beside the events and is another there than here."""
