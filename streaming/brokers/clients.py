@@ -8,8 +8,9 @@ part of the delivery guarantee.
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
@@ -45,8 +46,15 @@ _QUIET.addHandler(logging.NullHandler())
 _QUIET.propagate = False
 
 
+_Answer = TypeVar("_Answer")
+
+
 class TopicMissing(StreamingError):
     """A topic that is to be read or written does not exist."""
+
+
+class CallHangs(BrokerUnreachable):
+    """A call of a client did not return within its time."""
 
 
 class _LastError:
@@ -204,3 +212,28 @@ def present_partitions(client: Any, topic: str) -> list[int]:
 def _text(error: KafkaException) -> str:
     first = error.args[0] if error.args else error
     return str(first.str() if isinstance(first, KafkaError) else first)
+
+
+def call_within(timeout_seconds: float, doing: str, call: Callable[[], _Answer]) -> _Answer:
+    """Call on a thread of its own, which is left behind where it does not return in time.
+
+    For calls of clients whose own timeouts do not hold. `doing`: the call in words, for a person.
+    Raises CallHangs, and whatever the call raises.
+    """
+    answers: list[_Answer] = []
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            answers.append(call())
+        except BaseException as error:  # noqa: BLE001 - raised again by the caller
+            failures.append(error)
+
+    thread = threading.Thread(target=run, name="bounded-call", daemon=True)
+    thread.start()
+    thread.join(timeout_seconds)
+    if thread.is_alive():
+        raise CallHangs(f"the call to {doing} has not returned for {timeout_seconds:g} s")
+    if failures:
+        raise failures[0]
+    return answers[0]

@@ -4,7 +4,6 @@ kafka-python is used because it alone has reassignments and log directories; its
 end here. Answers are given for each item, because Kafka accepts one partition and refuses the next.
 """
 
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
@@ -27,6 +26,7 @@ from kafka.errors import (
 from kafka.protocol.api_key import ApiKey
 
 from streaming.administration import connect_admin
+from streaming.brokers import CallHangs, call_within
 from streaming.errors import AccessRefused, BrokerUnreachable
 from streaming.kafka_bridge.snapshot import Broker, Disk, Partition
 
@@ -93,14 +93,10 @@ class DescribedLogs:
     disk: Disk
 
 
-class AdminCallHangs(BrokerUnreachable):
-    """An admin call did not return within its time."""
-
-
 class ClusterAdmin(Protocol):
     """Questions to a cluster and changes of it, each a blocking call.
 
-    All raise BrokerUnreachable (AdminCallHangs where a call does not return) and AccessRefused.
+    All raise BrokerUnreachable (CallHangs where a call does not return) and AccessRefused.
     Answers of changes hold, by item, None or the name of Kafka's error.
     """
 
@@ -282,14 +278,14 @@ class KafkaAdmin:
         """
         try:
             return ask([*brokers])
-        except AdminCallHangs:
+        except CallHangs:
             raise
         except BrokerUnreachable:
             found: dict[int, _Answer] = {}
         for broker in brokers:
             try:
                 found |= ask([broker])
-            except AdminCallHangs:
+            except CallHangs:
                 raise
             except BrokerUnreachable:
                 continue
@@ -351,7 +347,7 @@ class KafkaAdmin:
             # One at a time: a broker that dies meanwhile must not undo the others' answers.
             try:
                 found = self._alter(ConfigResourceType.BROKER, wanted)
-            except AdminCallHangs:
+            except CallHangs:
                 raise
             except BrokerUnreachable as error:
                 answers[broker] = str(error)
@@ -398,33 +394,23 @@ class KafkaAdmin:
     def _call(self, doing: str, ask: Callable[[KafkaAdminClient], Any]) -> Any:
         """Ask on a thread, for `CALL_TIMEOUT_SECONDS` at most, and turn errors into ours."""
         self.calls += 1
-        outcome: list[Any] = []
-        failure: list[BaseException] = []
-
-        def run() -> None:
-            try:
-                outcome.append(ask(self._connected()))
-            except BaseException as error:  # noqa: BLE001 - raised again by the caller
-                failure.append(error)
-
-        thread = threading.Thread(target=run, name="kafka-admin", daemon=True)
-        thread.start()
-        thread.join(CALL_TIMEOUT_SECONDS)
-        if thread.is_alive():
+        try:
+            return call_within(CALL_TIMEOUT_SECONDS, doing, lambda: ask(self._connected()))
+        except CallHangs:
+            # Closing it would wait for the call.
             self._context = self._client = None
-            message = f"the call to {doing} has not returned for {CALL_TIMEOUT_SECONDS:.0f} s"
-            raise AdminCallHangs(message)
-        if not failure:
-            return outcome[0]
-        self.close()
-        (error,) = failure
-        if isinstance(error, (ClusterAuthorizationFailedError, TopicAuthorizationFailedError)):
+            raise
+        except (ClusterAuthorizationFailedError, TopicAuthorizationFailedError) as error:
+            self.close()
             raise AccessRefused(
                 f"the brokers do not allow this user to {doing}: {error}"
             ) from error
-        if isinstance(error, (KafkaError, KafkaTimeoutError, OSError)):
+        except (KafkaError, KafkaTimeoutError, OSError) as error:
+            self.close()
             raise BrokerUnreachable(f"the brokers did not {doing}: {error}") from error
-        raise error
+        except BaseException:
+            self.close()
+            raise
 
     def _connected(self) -> KafkaAdminClient:
         if self._client is None:

@@ -18,12 +18,16 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from schemas.access import BRIDGE_SUFFIX
 from schemas.topics import MOVES, full_name
-from streaming.brokers import CONNECT_TIMEOUT_SECONDS, connect
+from streaming.brokers import CONNECT_TIMEOUT_SECONDS, call_within, connect
 from streaming.errors import BrokerUnreachable, StreamingError
 
 # client-go's defaults are 15 s, 10 s and 2 s: a holder that stops is replaced within the first.
 LEASE_SECONDS = 15.0
 RENEW_SECONDS = 5.0
+# librdkafka 2.16's send_offsets_to_transaction ignores its timeout, and waits for ever where the
+# group's coordinator has left the cluster (its issues 5456 and 5511). A write takes a tenth of a
+# second, and some seconds while the coordinator changes; the lease is longer.
+WRITE_TIMEOUT_SECONDS = 8.0
 # A transaction of nothing but an offset; one that is open longer belongs to a dead agent.
 TRANSACTION_TIMEOUT_MS = 10_000
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)  # noqa: SLF001
@@ -182,10 +186,15 @@ class KafkaLockStore:
         """See LockStore."""
         producer, group = self._producer, self._connected().consumer_group_metadata()
         place = TopicPartition(*self._place, holder.count, metadata=encode_holder(holder))
-        try:
+
+        def commit() -> None:
             producer.begin_transaction()
             producer.send_offsets_to_transaction([place], group, CONNECT_TIMEOUT_SECONDS)
             producer.commit_transaction(CONNECT_TIMEOUT_SECONDS)
+
+        try:
+            # One that is left behind is fenced by whoever takes the lock next.
+            call_within(WRITE_TIMEOUT_SECONDS, f"renew the lock {self.id}", commit)
         except KafkaException as error:
             raise self._failure("renewed", error) from error
 

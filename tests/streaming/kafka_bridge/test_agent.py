@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from streaming.brokers import CallHangs
 from streaming.errors import AccessRefused, BrokerUnreachable
 from streaming.kafka_bridge import agent as agent_module
-from streaming.kafka_bridge.admin_client import AdminCallHangs
 from streaming.kafka_bridge.agent import BridgeRefused, Mode
 from streaming.kafka_bridge.leader_lock import LEASE_SECONDS, LockLost
 from tests.builders.bridge_agents import LockLog, RunningAgent
@@ -154,7 +154,7 @@ def test_a_failure_anywhere_delays_and_no_more(
     cluster.kafka.fence(4)
     cluster.kafka.unfence(4)
     cluster.kafka.fence(1)
-    errors: list[Exception | None] = [AdminCallHangs(f"the call to {call} has not returned"), None]
+    errors: list[Exception | None] = [CallHangs(f"the call to {call} has not returned"), None]
     many = iter(errors * 6)
     told = []
     fail_calls(

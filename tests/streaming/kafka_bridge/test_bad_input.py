@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from streaming.brokers import CallHangs
 from streaming.errors import AccessRefused, BrokerUnreachable
-from streaming.kafka_bridge.admin_client import AdminCallHangs, PartitionId
+from streaming.kafka_bridge.admin_client import PartitionId
 from streaming.kafka_bridge.agent import BridgeRefused, Mode
 from streaming.kafka_bridge.memory import LOOK_GAP_MAX_MS
 from tests.builders.bridge_agents import LockLog, RunningAgent
@@ -18,7 +19,7 @@ from tests.builders.bridged_cluster import BridgedCluster
 
 RACKS = {1: "a", 2: "b", 3: "c", 4: "a", 5: "b", 6: "c"}
 DENIED = AccessRefused("the brokers do not allow this user to alter reassignments")
-HANGS = AdminCallHangs("the call to alter reassignments has not returned for 20 s")
+HANGS = CallHangs("the call to alter reassignments has not returned for 20 s")
 
 
 @pytest.fixture

@@ -1,12 +1,17 @@
 """The lock of the bridge: one holds it, the others know who; whoever was replaced does nothing."""
 
+import threading
+from types import SimpleNamespace
+
 import pytest
 
 from streaming.errors import BrokerUnreachable
+from streaming.kafka_bridge import leader_lock
 from streaming.kafka_bridge.leader_lock import (
     LEASE_SECONDS,
     RENEW_SECONDS,
     Holder,
+    KafkaLockStore,
     LeaderLock,
     LockLost,
     encode_holder,
@@ -121,3 +126,18 @@ def test_what_somebody_else_wrote_names_no_holder(text: str | None) -> None:
 def test_a_holder_is_read_as_written() -> None:
     holder = Holder("host-1 (process 7)", "x", 9, held=False)
     assert parse_holder(encode_holder(holder)) == holder
+
+
+def test_a_write_that_does_not_return_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    never = threading.Event()
+    store = KafkaLockStore("nowhere:9092", "placement.", "main")
+    store._producer = SimpleNamespace(
+        begin_transaction=lambda: None, send_offsets_to_transaction=lambda *_: never.wait()
+    )
+    store._reader = SimpleNamespace(consumer_group_metadata=object, close=lambda: None)
+    monkeypatch.setattr(leader_lock, "WRITE_TIMEOUT_SECONDS", 0.05)
+    try:
+        with pytest.raises(BrokerUnreachable, match=r"renew the lock placement\.main.* 0\.05 s"):
+            store.write(Holder("first", "id", 1))
+    finally:
+        never.set()
