@@ -61,8 +61,8 @@ class _Leaders:
             usable = known & eligible
             weights = np.bincount(domains[usable], parts[usable], size)
             self._domains.append(domains)
-            self._counts.append([int(each) for each in counts])
-            self._weights.append([max(int(each), 1) for each in weights])
+            self._counts.append(counts.astype(np.int64).tolist())
+            self._weights.append(np.maximum(weights.astype(np.int64), 1).tolist())
 
     def add(self, node: int, more: int) -> None:
         """Count `more` leaders on the node."""

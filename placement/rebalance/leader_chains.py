@@ -67,10 +67,12 @@ class LeaderChains:
         found = False
         for group in self._groups:
             for level in range(1, self._levels.last + 1):
+                # A chain ends where it began, one level up: this stays as it is.
+                led = find_leading(self._levels.of[level - 1], self._leads)
                 for kind in group:
                     self._left = _SEARCHES
                     for family, parent in list(self._tallies[kind].uneven_families(level)):
-                        while links := self._find(level, kind, family, parent):
+                        while parent in led and (links := self._find(level, kind, family, parent)):
                             make(links)
                             found = True
         return found

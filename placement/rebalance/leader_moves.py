@@ -132,9 +132,11 @@ class LeaderBalancer:
         changed = False
         for group in GROUPS:
             for level in range(1, self._arrangement.levels.last + 1):
+                # A leader changes inside the parent, so that this stays as it is.
+                led = find_leading(self._arrangement.levels.of[level - 1], self._on)
                 for kind in group:
                     for family, parent in list(self.tallies[kind].uneven_families(level)):
-                        while self._step(level, kind, family, parent):
+                        while parent in led and self._step(level, kind, family, parent):
                             changed = True
         return changed
 

@@ -8,7 +8,8 @@ Each of the two moves keeps the rules when its turn comes; the objective falls w
 """
 
 from collections.abc import Iterator
-from itertools import permutations
+from functools import cache
+from itertools import chain, islice, permutations
 
 import numpy as np
 
@@ -121,20 +122,32 @@ class MovePairs:
         found = False
         for group in GROUPS:
             for level in range(1, self._levels.last + 1):
+                movable = self._search.find_movable(level - 1)
                 for kind in group:
                     self._tries = _TRIES
                     for family, parent in list(
                         self._arrangement.tallies[kind].uneven_families(level)
                     ):
-                        while self._tries and self._detour(level, kind, family, parent):
+                        while (
+                            movable[parent]
+                            and self._tries
+                            and self._detour(level, kind, family, parent)
+                        ):
                             found = True
         return found
 
     def _detour(self, level: int, kind: int, family: int, parent: int) -> bool:
         """Make the first detour of the family between elements inside `parent`."""
+        pairs = self._uneven_nodes(level, kind, family, parent)
+        first = next(pairs, None)
+        if first is None:
+            return False
+        held = self._arrangement.tallies[kind].counts[-1][family]
+        between = np.flatnonzero((held > 0) & self._arrangement.eligible)
+        between = between[np.lexsort((between, -held[between]))]
         return any(
-            self._detour_over_third(level, kind, family, starts, ends)
-            for starts, ends in self._uneven_nodes(level, kind, family, parent)
+            self._detour_over_third(level, kind, family, starts, between, ends)
+            for starts, ends in chain([first], pairs)
         )
 
     def _uneven_nodes(
@@ -146,32 +159,42 @@ class MovePairs:
         elements = elements[tally.has_share(level, family, elements)]
         if len(elements) < 2:
             return
+
+        @cache
+        def rank_starts(giver: int) -> Integers:
+            starts = levels.members(level, int(elements[giver]))
+            starts = starts[tally.counts[-1][family, starts] > 0]
+            return self._search.rank_nodes(level, kind, family, starts, -1)[:_NODES]
+
+        @cache
+        def rank_ends(taker: int) -> Integers:
+            ends = levels.members(level, int(elements[taker]))
+            ends = ends[self._arrangement.eligible[ends]]
+            return self._search.rank_nodes(level, kind, family, ends, 1)[:_NODES]
+
         same = np.full(len(elements), family)
         relief = -tally.change_of(level, same, elements, -1)
         burden = tally.change_of(level, same, elements, 1)
         for giver in np.lexsort((elements, -relief))[:_NODES].tolist():
             for taker in np.lexsort((elements, burden))[:_NODES].tolist():
-                if giver == taker or relief[giver] <= burden[taker]:
-                    continue
-                starts = levels.members(level, int(elements[giver]))
-                starts = starts[tally.counts[-1][family, starts] > 0]
-                ends = levels.members(level, int(elements[taker]))
-                ends = ends[self._arrangement.eligible[ends]]
-                ranked = self._search.rank_nodes
-                yield (
-                    ranked(level, kind, family, starts, -1)[:_NODES],
-                    ranked(level, kind, family, ends, 1)[:_NODES],
-                )
+                if giver != taker and relief[giver] > burden[taker]:
+                    yield rank_starts(giver), rank_ends(taker)
 
     def _detour_over_third(
-        self, level: int, kind: int, family: int, starts: Integers, ends: Integers
+        self,
+        level: int,
+        kind: int,
+        family: int,
+        starts: Integers,
+        between: Integers,
+        ends: Integers,
     ) -> bool:
-        """Make the first detour from a start over a third node to an end."""
-        arrangement, search = self._arrangement, self._search
-        held = arrangement.tallies[kind].counts[-1][family]
-        between = np.flatnonzero((held > 0) & arrangement.eligible)
-        between = between[~np.isin(between, [*starts, *ends])]
-        for third in between[np.lexsort((between, -held[between]))][:_NODES].tolist():
+        """Make the first detour from a start over a third node to an end, from the fullest of the
+        nodes in `between` on."""
+        search, without = self._search, {*starts.tolist(), *ends.tolist()}
+        fullest = between[: _NODES + len(without)].tolist()
+        thirds = (node for node in fullest if node not in without)
+        for third in islice(thirds, _NODES):
             goes_on = search.items_of(kind, family, third)[:_ITEMS]
             for end in ends.tolist():
                 able = [item for item in goes_on.tolist() if self._may_go(item, end)]

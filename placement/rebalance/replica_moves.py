@@ -111,12 +111,15 @@ class ReplicaBalancer:
         changed = False
         for group in GROUPS:
             for level in range(1, self._levels.last + 1):
+                movable = self.find_movable(level - 1)
                 for kind in group:
                     self._checks = _CHECKS
                     for family, parent in list(
                         self.arrangement.tallies[kind].uneven_families(level)
                     ):
-                        while self._step(level, kind, family, parent):
+                        while (movable[parent] or self.budget.moves == 0) and self._step(
+                            level, kind, family, parent
+                        ):
                             changed = True
         return changed
 
@@ -140,7 +143,7 @@ class ReplicaBalancer:
             givers, takers = self._order_equals(
                 elements, givers, takers, (relief, pressure), (burden, pressure)
             )
-        movable = self._elements_with_items(level)
+        movable = self.find_movable(level)
         for giver in givers.tolist():
             if not movable[elements[giver]]:
                 continue
@@ -155,8 +158,9 @@ class ReplicaBalancer:
                     self._blocked.add(key)
         return False
 
-    def _elements_with_items(self, level: int) -> Mask:
-        """Mask the elements of a level that have an item which may move."""
+    def find_movable(self, level: int) -> Mask:
+        """Mask the elements of a level that have an item which may move. What moves inside an
+        element changes nothing of it."""
         arrangement, of = self.arrangement, self._levels.of[level]
         found = np.zeros(self._levels.size(level), bool)
         found[of[arrangement.node[arrangement.free]]] = True
