@@ -25,6 +25,7 @@ from schemas.spelling import find_meant_field
 from schemas.topics import BY_NAME
 
 __all__ = [
+    "TYPE_HEADER",
     "Envelope",
     "Refusal",
     "decode",
@@ -40,6 +41,7 @@ TYPE_PREFIX = "placement."
 # The only version of every message there is; another one is refused, not guessed at.
 VERSION = 1
 CONTENT_TYPE = "content-type"
+TYPE_HEADER = "ce_type"
 # Of a tombstone in `violations.v1` that was not written because the shard was healed: `dropped`.
 OUTCOME_HEADER = "ce_outcome"
 _STRUCTURED = "application/cloudevents+json"
@@ -147,7 +149,7 @@ def _shared_headers(message: str, cell: str, time_ms: int) -> tuple[tuple[str, b
     return (
         ("ce_specversion", b"1.0"),
         ("ce_source", f"/placement/{cell}".encode()),
-        ("ce_type", type_name(message).encode()),
+        (TYPE_HEADER, type_name(message).encode()),
         ("ce_time", _rfc3339(time_ms)),
         (CONTENT_TYPE, b"application/json"),
     )
@@ -170,9 +172,9 @@ def _decode(value: bytes | None, headers: Headers, bytes_max: int) -> Envelope |
     body = parse_object(value)
     if attributes.get(CONTENT_TYPE, "").lower().startswith(_STRUCTURED):
         return _open(body, body.get("specversion"), body.get("type"), body.get("id"), "data")
-    if "ce_type" in attributes or "ce_specversion" in attributes:
+    if TYPE_HEADER in attributes or "ce_specversion" in attributes:
         version, identifier = attributes.get("ce_specversion"), attributes.get("ce_id")
-        return _open(body, version, attributes.get("ce_type"), identifier, None)
+        return _open(body, version, attributes.get(TYPE_HEADER), identifier, None)
     envelope = _open(body, None, body.get("type"), None, None)
     envelope.data.pop("type")
     return envelope

@@ -26,8 +26,11 @@ STREAMS = "streams.v1"
 ACKS = "acks.v1"
 OPERATOR = "operator.v1"
 NODE_LOADS = "loads.v1"
-DECIDING_TOPICS = (NODES, DETECTOR, INVENTORY, STREAMS, ACKS, OPERATOR)
-# ... the last only where resources are configured, beside the others ...
+# ... what is said of nodes, what is asked for and acknowledged: a query each ...
+NODE_TOPICS = (NODES, DETECTOR, INVENTORY)
+REQUEST_TOPICS = (STREAMS, ACKS, OPERATOR)
+DECIDING_TOPICS = (*NODE_TOPICS, *REQUEST_TOPICS)
+# ... loads only where resources are configured, beside the others ...
 INPUT_TOPICS = (*DECIDING_TOPICS, NODE_LOADS)
 # ... the state of record, from which a start goes on ...
 TOPOLOGY = "topology.v1"

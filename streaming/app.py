@@ -1,6 +1,7 @@
 """The application: the only place that wires source -> stateful operator -> batch -> transaction.
 
-    nodes, streams, acks, … --> pack (executors) --> NodeLifecycle (state) --> foreachBatch (driver)
+    nodes, … --> pack (executors) --> NodeLifecycle (state) --> foreachBatch (driver)
+    streams, acks, operator ----------------------------------> foreachBatch (driver)
         --> Reconciler.apply --> outbox --> decisions, assignments, moves, ..., commit marker
 
 Every start is the same: fence, rebuild from the topics, fresh checkpoint at the
@@ -13,11 +14,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from placement.nodes import KIND as LOCATIONS
@@ -26,29 +27,24 @@ from streaming.administration import count_partitions, diff_topics, find_missing
 from streaming.brokers import connect, read_end_offsets
 from streaming.errors import AccessRefused, StreamingError
 from streaming.locations import CloudLocator, CommandLocator, FileLocator, Locator
-from streaming.observability import BatchTrace, Endpoint, LogEvent, Observer, log_event
+from streaming.observability import Endpoint, LogEvent, Observer, log_event
 from streaming.outbox import Outbox, try_transaction
 from streaming.pipeline import (
-    SMALL_BATCH_RECORDS_MAX,
-    Arrivals,
+    WATCH_SECONDS,
     BatchApplier,
-    LoadIntake,
-    LoadQuery,
+    RunningQueries,
     Ticker,
-    bands_of,
     rehearse,
-    start_decision_query,
     start_workers,
     tick_interval_seconds,
 )
 from streaming.presence import PARTITION, TickAuthor
 from streaming.recovery import Recovered, recover
-from streaming.settings import Settings, core_configuration, name_instance, spark_client_options
+from streaming.settings import Settings, core_configuration, name_instance
 from streaming.spark import (
     QueryFailed,
     StartingSession,
     close_session,
-    find_disk_fault,
     is_session_open,
     make_scratch,
     remove_scratch,
@@ -56,18 +52,10 @@ from streaming.spark import (
 from streaming.standby import Standby, StandbyOptions
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql import SparkSession
 
-# How often the main thread looks whether the query has ended; stopping is told by an event.
-_WATCH_SECONDS = 0.2
-# A batch under load takes a second at most; longer than this something hangs, and the transaction
-# it may have open is the next writer's to abort.
-_STOP_TIMEOUT_SECONDS = 30.0
 # Settings of topics that guarantees rest on; an operator may change the others.
 _PROMISES = ("message.timestamp.type", "cleanup.policy")
-# How all the clients' errors speak of a right that is missing.
-_REFUSED = "authorization"
 
 
 def run(
@@ -187,7 +175,7 @@ class _Process:
                     raise QueryFailed("the JVM of Spark has ended while this process stood by")
                 if not (self._is_warm or standby.is_due):
                     self._is_warm = self._rehearse(spark, standby, waiting)
-                self._stop.wait(_WATCH_SECONDS / 4)
+                self._stop.wait(WATCH_SECONDS / 4)
         except BaseException:
             failed.set()
             raise
@@ -236,7 +224,6 @@ class _Process:
         """Be the active one until the end; returns whether the role was handed over."""
         settings, options = self._settings, self._options
         self._is_warm = True
-        trace = BatchTrace(settings.trace.file)
         locator = _locator(settings, recovered)
         try:
             applier = BatchApplier(
@@ -244,7 +231,6 @@ class _Process:
                 outbox,
                 settings.cell,
                 self._outputs,
-                trace,
                 self._observer,
                 locator,
                 settings.dead_letters.per_second,
@@ -257,13 +243,10 @@ class _Process:
                 log_event(LogEvent.RECOVERED, records=records, writer_epoch=epoch)
             author = TickAuthor(settings.cell, self._instance, applier.writer_epoch)
             interval = tick_interval_seconds(settings)
-            with (
-                Ticker(*self._at, author, self._counts[NODES], interval, options) as ticker,
-                closing(Arrivals(*self._at, options)) as arrivals,
-            ):
-                beside_it = (ticker, arrivals, trace, self._observer)
-                flow = RunningQuery(settings, spark, recovered, applier, options, *beside_it)
-                return flow.run(on_ready, self._stop)
+            with Ticker(*self._at, author, self._counts[NODES], interval, options) as ticker:
+                beside_it = (options, ticker, self._observer)
+                queries = RunningQueries(settings, spark, recovered, applier, *beside_it)
+                return queries.run(on_ready, self._stop)
         finally:
             if locator is not None:
                 locator.close()
@@ -293,161 +276,6 @@ class _Process:
             how,
             self._observer,
         )
-
-
-class RunningQuery:
-    """The running query and what its batches need."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        spark: "SparkSession",
-        recovered: Recovered,
-        applier: BatchApplier,
-        options: dict[str, str],
-        ticker: Ticker,
-        arrivals: Arrivals,
-        trace: BatchTrace,
-        observer: Observer,
-    ) -> None:
-        self._settings, self._spark, self._options = settings, spark, options
-        self._trace, self._observer = trace, observer
-        self._applier, self._ticker, self._arrivals = applier, ticker, arrivals
-        self._recovered = recovered
-        self._between = threading.Lock()
-        self._first_batch = threading.Event()
-        self._failure: Exception | None = None
-        self._stopping = False
-        self._kafka = {
-            **spark_client_options(options),
-            "bootstrap.servers": settings.kafka.bootstrap_servers,
-        }
-        assert settings.checkpoint is not None
-        self._scratch = make_scratch(spark, settings.checkpoint, f"epoch-{applier.writer_epoch}")
-        self._intake = LoadIntake()
-        self._loads: LoadQuery | None = None
-        if settings.resources:
-            self._loads = LoadQuery(recovered, bands_of(settings), settings.spark.load_shards)
-        self._load_query: StreamingQuery | None = None
-
-    def run(self, on_ready: Callable[[], None], stop: threading.Event) -> bool:
-        """Decide until `stop` is set or an operator asks for a handover; returns whether he has."""
-        query = self._start()
-        started, ready = time.monotonic(), False
-        try:
-            while not self._applier.handed_over and not stop.wait(
-                _WATCH_SECONDS if ready else _WATCH_SECONDS / 4
-            ):
-                for each in filter(None, (query, self._load_query)):
-                    if not each.isActive:
-                        raise self._find_failure(each)
-                if self._ticker.refused and (refused := self._find_lost_rights()):
-                    raise refused
-                self._trace.write_last(query)
-                if not ready and self._first_batch.is_set():
-                    ready = True
-                    self._observer.on_ready(time.monotonic() - started)
-                    on_ready()
-                    self._start_loads()
-        finally:
-            self._observer.on_query_ended("the query has ended")
-            self._stop(query)
-        if self._applier.handed_over:
-            log_event(LogEvent.HANDED_OVER, writer_epoch=self._applier.writer_epoch)
-            return True
-        log_event(LogEvent.STOPPED)
-        return False
-
-    def _start(self) -> "StreamingQuery":
-        recovered = self._recovered
-        known = (recovered.positions, recovered.nodes, recovered.clocks)
-        return start_decision_query(self._spark, self._settings, *known, self._scratch, self._apply)
-
-    def _start_loads(self) -> None:
-        """Read loads beside the batches that decide, once these are under way."""
-        if self._loads is not None:
-            scratch, prefix = f"{self._scratch}-loads", self._settings.topics.prefix
-            self._load_query = self._loads.start(
-                self._spark, self._kafka, prefix, scratch, self._take_loads
-            )
-
-    def _take_loads(self, payloads: list[bytes], seconds: float) -> None:
-        """Keep what a batch of reports changes for the next one that decides."""
-        self._observer.on_load_batch(seconds)
-        self._intake.put(payloads)
-
-    def _apply(self, batch: "DataFrame", batch_id: int) -> None:
-        """Apply one batch. An exception ends the query, and with it the process."""
-        try:
-            self._apply_batch(batch, batch_id)
-        except Exception as error:
-            self._failure = error
-            raise
-
-    def _find_failure(self, query: "StreamingQuery") -> Exception:
-        """Return the error that ended the query. Spark repeats our own error of a failed batch in
-        many words; a full or failing disk is no bug and is reported in one sentence."""
-        said = _failure_text(query)
-        fault = find_disk_fault(self._settings.checkpoint, said)
-        if fault is not None and not isinstance(self._failure, StreamingError):
-            return fault
-        failure = self._failure or QueryFailed(said)
-        return self._find_lost_rights() or failure if _REFUSED in str(failure).lower() else failure
-
-    def _find_lost_rights(self) -> AccessRefused | None:
-        """List the rights that this principal has lost, if the brokers report any."""
-        kafka = self._settings.kafka
-        try:
-            found = find_missing_rights(
-                kafka.bootstrap_servers, self._settings.topics.prefix, self._options
-            )
-        except (StreamingError, KafkaException):
-            return None
-        if not found:
-            return None
-        return AccessRefused(
-            f"{'; '.join(found)}. No decision is lost: grant these rights again (`placer "
-            "topics acls` prints the commands), and start again"
-        )
-
-    def _apply_batch(self, batch: "DataFrame", batch_id: int) -> None:
-        self._trace.begin(batch_id)
-        self._observer.on_batch_began()
-        with self._trace.part("toArrow"):
-            payloads = batch.toArrow()["payload"].to_pylist()
-        with self._between:
-            if self._stopping:
-                return
-            caught_up = self._ticker.is_caught_up(self._applier.tick_seen)
-            with self._trace.part("apply"):
-                self._applier.apply([*payloads, *self._intake.take()], caught_up)
-        self._observer.on_batch_ended()
-        self._first_batch.set()
-        if self._applier.records_read <= SMALL_BATCH_RECORDS_MAX:
-            # While this call has not returned, Spark does not ask for new records.
-            judging = self._applier.awaits_time
-            positions = {t: self._applier.positions[t] for t in DECIDING_TOPICS}
-            self._arrivals.wait(positions, judging, lambda: self._stopping)
-
-    def _stop(self, query: "StreamingQuery") -> None:
-        """Let the batch under way finish, apply no other, release the role, and end the query."""
-        self._intake.close()
-        if self._between.acquire(timeout=_STOP_TIMEOUT_SECONDS):
-            self._stopping = True
-            # After a failed batch the state is not that of the last commit, and must not be marked.
-            if self._failure is None:
-                self._release()
-            self._between.release()
-        if self._load_query is not None:
-            self._load_query.stop()
-        query.stop()
-
-    def _release(self) -> None:
-        """Let a standby take over at once. Where that fails it waits for the silence instead."""
-        try:
-            self._applier.release()
-        except StreamingError as error:
-            log_event(LogEvent.NOT_RELEASED, logging.WARNING, why=str(error))
 
 
 @contextmanager
@@ -492,9 +320,3 @@ def _check_topics(bootstrap: str, prefix: str, options: dict[str, str]) -> None:
     if wrong:
         listed = "; ".join(f"{change.topic}: {change.action} {change.detail}" for change in wrong)
         raise StreamingError(f"{listed}. Correct this with: placer topics apply")
-
-
-def _failure_text(query: "StreamingQuery") -> str:
-    error = query.exception()
-    text = str(error) if error else "no error was reported"
-    return f"Spark ended the query: {text.strip()}"

@@ -97,7 +97,7 @@ STREAMING: Mapping[str, set[str]] = {
     "recovery": {"errors", "gc_pause", "codec", "brokers"},
     "pipeline": {
         *("errors", "gc_pause", "codec", "settings", "observability", "locations"),
-        *("brokers", "presence", "ingest", "outbox", "recovery"),
+        *("spark", "brokers", "administration", "presence", "ingest", "outbox", "recovery"),
     },
     "standby": {
         *("errors", "gc_pause", "codec", "brokers", "presence", "outbox", "recovery"),

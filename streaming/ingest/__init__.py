@@ -13,6 +13,7 @@ from streaming.ingest.node_lifecycle import (
     NodeLifecycle,
     ShardOutput,
     initial_liveness_tables,
+    pass_records,
 )
 from streaming.ingest.source import UNKNOWN_FIELD, make_packing_plan, pack_stream, subscribe
 
@@ -30,5 +31,6 @@ __all__ = [
     "make_packing_plan",
     "pack_load_stream",
     "pack_stream",
+    "pass_records",
     "subscribe",
 ]

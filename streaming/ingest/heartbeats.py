@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from placement.liveness import Heartbeats
 from schemas import limits
-from schemas.envelope import type_name
+from schemas.envelope import TYPE_HEADER, type_name
 from schemas.inputs import NodeHeartbeat
 
 Integers = NDArray[np.int64]
@@ -89,10 +89,10 @@ def _plain_headers(headers: pa.ListArray) -> Mask:
         named = codes == code
         times = count(named)
         mask &= times <= 1
-        meant = {"ce_type": _HEARTBEAT, "ce_specversion": b"1.0", "content-type": _JSON}.get(name)
+        meant = {TYPE_HEADER: _HEARTBEAT, "ce_specversion": b"1.0", "content-type": _JSON}.get(name)
         if meant is not None:
             mask &= times == count(named & _true_mask(pc.equal(values, meant)))
-    for name in ("ce_type", "ce_specversion"):
+    for name in (TYPE_HEADER, "ce_specversion"):
         mask &= count(codes == (known.index(name) if name in known else len(known))) == 1
     return mask
 

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from placement.liveness import Clock, LivenessTable, Timers, Verdict
 from placement.model import LinksMeasured, LoadsReported, NodeView
 from streaming.codec import OffsetRange, PackedPartition, RawRecord, RefusedRecord
-from streaming.ingest.source import shard_of
+from streaming.ingest.source import raw_records, shard_of, stretch_of
 
 STATE_SCHEMA = "topology_shard int, table binary"
 OUTPUT_SCHEMA = "payload binary"
@@ -125,6 +126,20 @@ def initial_liveness_tables(
         table.restore(mine, clocks)
         tables.append((shard, table.to_bytes()))
     return tables
+
+
+def pass_records(records: pa.Table, short_names: Mapping[str, str]) -> ShardOutput:
+    """Pass the subscription's records on as they are, for a query without an operator."""
+    output = ShardOutput()
+    rows: dict[tuple[str, int], list[int]] = {}
+    places = zip(records["topic"].to_pylist(), records["partition"].to_pylist(), strict=True)
+    for row, place in enumerate(places):
+        rows.setdefault(place, []).append(row)
+    for (name, _), found in rows.items():
+        table, topic = records.take(pa.array(found)), short_names[name]
+        output.stretches.append(stretch_of(table, topic))
+        output.passed += raw_records(table, topic)
+    return output
 
 
 def _pass_through(packed: PackedPartition, output: ShardOutput) -> None:

@@ -23,14 +23,15 @@ BATCHES_KEPT = 16
 class BatchTrace:
     """Times the parts of each batch and appends them to a file.
 
-    A line: `batch` (Spark's number), `records` read from Kafka, `parts` in ms: Spark's own names
-    (`triggerExecution` is the whole, `addBatch` holds all that is ours) and `toArrow` (the
-    operators' work, brought to the driver), `apply` (decode, order, plan and commit), `commit`
-    (the transaction in it; absent when nothing was written).
+    A line: `query`, `batch` (Spark's number), `records` read from Kafka, `parts` in ms: Spark's own
+    names (`triggerExecution` is the whole, `addBatch` holds all that is ours) and `toArrow` (the
+    operators' work, brought to the driver), `statements` and `nodes` (a request waits for what was
+    said of nodes before it), `apply` (decode, order, plan and commit), `commit` (the transaction in
+    it; absent when nothing was written).
     """
 
-    def __init__(self, file: Path | None = None) -> None:
-        self._file = file
+    def __init__(self, file: Path | None = None, query: str = "") -> None:
+        self._file, self._query = file, query
         self._batches: dict[int, dict[str, float]] = {}
         self._parts: dict[str, float] = {}
         self._written = -1
@@ -60,6 +61,7 @@ class BatchTrace:
         if ours is None:
             return
         line = {
+            "query": self._query,
             "batch": self._written,
             "records": progress["numInputRows"],
             "parts": progress["durationMs"] | {name: round(ms, 2) for name, ms in ours.items()},

@@ -29,7 +29,7 @@ class Observer:
 
     def __init__(self, cell: str) -> None:
         self.metrics, self.probes = Metrics(cell), Probes()
-        self._began = time.monotonic()
+        self._began: dict[str, float] = {}
         # The first batch starts Spark's workers and reads what has waited: it is not judged.
         self._slow_in_a_row: int | None = None
 
@@ -53,10 +53,10 @@ class Observer:
         self.metrics.count_rebuild()
         log_event(LogEvent.STATE_REBUILT, logging.WARNING, rebuilds=rebuilds)
 
-    def on_batch_began(self) -> None:
-        """A micro-batch has arrived."""
-        self._began = time.monotonic()
-        self.probes.on_batch_began()
+    def on_batch_began(self, query: str) -> None:
+        """A micro-batch of a query has arrived."""
+        self._began[query] = time.monotonic()
+        self.probes.on_batch_began(query)
 
     def on_records_read(self, topic: str, records: int) -> None:
         """Count the records of a topic in the batch."""
@@ -89,11 +89,11 @@ class Observer:
             reasons, left_out = dict(Counter(commit.refused)), sum(commit.left_out.values())
             log_event(LogEvent.DEAD_LETTERS, logging.WARNING, reasons=reasons, left_out=left_out)
 
-    def on_batch_ended(self) -> None:
-        """Note the end of the batch."""
-        seconds = time.monotonic() - self._began
+    def on_batch_ended(self, query: str) -> None:
+        """Note the end of the query's batch."""
+        seconds = time.monotonic() - self._began[query]
         self.metrics.observe_batch(seconds)
-        self.probes.on_batch_ended()
+        self.probes.on_batch_ended(query)
         if self._slow_in_a_row is None or seconds <= SLOW_BATCH_SECONDS:
             self._slow_in_a_row = 0
             return

@@ -24,7 +24,7 @@ class Probes:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._begun: float | None = None
+        self._begun: dict[str, float] = {}
         self._ended: float | None = None
         self._over: str | None = None
         self._followed: tuple[float, int | None, int] | None = None
@@ -40,15 +40,16 @@ class Probes:
         with self._lock:
             self._followed = self._ended = None
 
-    def on_batch_began(self) -> None:
-        """A micro-batch is being applied."""
+    def on_batch_began(self, query: str) -> None:
+        """A micro-batch of a query is being applied."""
         with self._lock:
-            self._begun = self._clock()
+            self._begun[query] = self._clock()
 
-    def on_batch_ended(self) -> None:
+    def on_batch_ended(self, query: str) -> None:
         """Note that the batch has been committed."""
         with self._lock:
-            self._begun, self._ended = None, self._clock()
+            self._begun.pop(query, None)
+            self._ended = self._clock()
 
     def on_query_ended(self, why: str) -> None:
         """The query has ended; nothing will come any more."""
@@ -60,8 +61,10 @@ class Probes:
         with self._lock:
             if self._over is not None:
                 return False, self._over
-            if self._begun is not None and self._clock() - self._begun > BATCH_SECONDS_MAX:
-                return False, f"a batch has been running for {self._clock() - self._begun:.0f} s"
+            for query, begun in self._begun.items():
+                if self._clock() - begun > BATCH_SECONDS_MAX:
+                    seconds = self._clock() - begun
+                    return False, f"a batch of {query} has been running for {seconds:.0f} s"
             return True, "ok"
 
     def check_ready(self) -> Verdict:

@@ -4,29 +4,24 @@
 of the command line's side imports it.
 """
 
-from streaming.pipeline.arrivals import SMALL_BATCH_RECORDS_MAX, Arrivals
+from streaming.pipeline.arrivals import HEARTBEATS_SECONDS_MAX
 from streaming.pipeline.batch import BatchApplier
-from streaming.pipeline.decision_query import (
-    bands_of,
+from streaming.pipeline.queries import (
     rehearse,
-    start_decision_query,
     start_workers,
     tick_interval_seconds,
     timers_of,
 )
-from streaming.pipeline.load_flow import LoadIntake, LoadQuery
+from streaming.pipeline.running import WATCH_SECONDS, RunningQueries
 from streaming.pipeline.ticks import Ticker
 
 __all__ = [
-    "SMALL_BATCH_RECORDS_MAX",
-    "Arrivals",
+    "HEARTBEATS_SECONDS_MAX",
+    "WATCH_SECONDS",
     "BatchApplier",
-    "LoadIntake",
-    "LoadQuery",
+    "RunningQueries",
     "Ticker",
-    "bands_of",
     "rehearse",
-    "start_decision_query",
     "start_workers",
     "tick_interval_seconds",
     "timers_of",

@@ -30,7 +30,14 @@ from placement.model import (
 from placement.state import DIGEST_VERSION
 from schemas import limits
 from schemas.envelope import Refusal, decode, has_unknown_fields, validate
-from schemas.topics import COMMITS, DETECTOR, INVENTORY, JOURNAL, NODE_LOADS, NODES
+from schemas.topics import (
+    COMMITS,
+    DETECTOR,
+    INVENTORY,
+    JOURNAL,
+    NODE_LOADS,
+    NODES,
+)
 from streaming import codec, gc_pause
 from streaming.codec import OutRecord, RawRecord, RefusedRecord, configuration_body, journal_event
 from streaming.errors import StreamingError
@@ -101,7 +108,6 @@ class BatchApplier:
         outbox: Outbox,
         cell: str,
         partitions: dict[str, int],
-        trace: BatchTrace | None = None,
         observer: BatchObserver | None = None,
         locator: Locator | None = None,
         letters_per_second: int = LETTERS_PER_SECOND,
@@ -111,7 +117,7 @@ class BatchApplier:
         self._reconciler = recovered.reconciler
         self._configuration = configuration_body(recovered.configuration)
         self._outbox = outbox
-        self._trace = trace or BatchTrace()
+        self._trace = BatchTrace()
         self._observer = observer
         self._locator = locator
         self._letters = DeadLetterWriter(letters_per_second)
@@ -151,13 +157,22 @@ class BatchApplier:
         """Commit the last marker of this writer, so that a standby takes over at once."""
         self._commit([], [], self._now, True, released=True)
 
+    def apply(
+        self, payloads: Iterable[bytes], caught_up: bool, trace: BatchTrace | None = None
+    ) -> int:
+        """Apply one micro-batch, given as the operators' payloads; see `apply_outputs`."""
+        return self.apply_outputs([pickle.loads(p) for p in payloads], caught_up, trace)
+
     @gc_pause.pause_gc()
-    def apply(self, payloads: Iterable[bytes], caught_up: bool) -> int:
-        """Apply one micro-batch, given as the operator's payloads; returns the commits made.
+    def apply_outputs(
+        self, outputs: Sequence[ShardOutput], caught_up: bool, trace: BatchTrace | None = None
+    ) -> int:
+        """Apply one micro-batch; returns the commits made. Batches of several queries may follow
+        each other in any order, each behind the last one of its own topics.
 
         Raises BatchRefused or OutboxFailed, after which this object must not be used again.
         """
-        outputs: list[ShardOutput] = [pickle.loads(payload) for payload in payloads]
+        self._trace = trace or BatchTrace()
         self._check_start(outputs)
         latest = max((s.last_at for each in outputs for s in each.stretches), default=0)
         self._count_read(outputs, latest)

@@ -24,6 +24,7 @@ from streaming.ingest import (
     subscribe,
 )
 from streaming.recovery import Recovered
+from streaming.spark import session_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -160,11 +161,8 @@ class LoadQuery:
             payloads = batch.toArrow()["payload"].to_pylist()
             put(payloads, time.perf_counter() - began)
 
-        partitions = "spark.sql.shuffle.partitions"
-        before = spark.conf.get(partitions)
         # A query keeps what the session says at its start.
-        spark.conf.set(partitions, str(self._load_shards))
-        try:
+        with session_options(spark, {"spark.sql.shuffle.partitions": str(self._load_shards)}):
             return (
                 outputs.writeStream.queryName(self._name)
                 .outputMode("update")
@@ -173,8 +171,6 @@ class LoadQuery:
                 .foreachBatch(hand_over)
                 .start()
             )
-        finally:
-            spark.conf.set(partitions, str(before))
 
     def _rows(self) -> list[tuple[int, str, bytes]]:
         """Make the operator's initial state; what it is made of is needed no longer."""

@@ -1,17 +1,21 @@
-"""Starts the streaming query that decides, and rehearses it on a standby.
+"""Starts the streaming queries that decide, and rehearses them on a standby.
 
-input topics -> pack (executors) -> NodeLifecycle (state) -> foreachBatch
+nodes, detector, inventory -> pack (executors) -> NodeLifecycle (state) -> foreachBatch
+streams, acks, operator    ------------------------------------------> foreachBatch
+
+Heartbeats are many, and a batch of them takes a stage of Python and a state store. What is asked
+for goes past both.
 """
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from placement.liveness import Clock, Timers
 from placement.load_reports import LoadBands
 from placement.model import FlapPolicy, NodeView
-from schemas.topics import DECIDING_TOPICS, full_name
+from schemas.topics import DECIDING_TOPICS, NODE_TOPICS, REQUEST_TOPICS, full_name
 from streaming.ingest import (
     OUTPUT_SCHEMA,
     STATE_SCHEMA,
@@ -22,16 +26,20 @@ from streaming.ingest import (
     subscribe,
 )
 from streaming.settings import Settings, spark_client_options
+from streaming.spark import session_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
+# Between batches of requests Spark is asked once one has come; this is for the time before the
+# first.
+REQUESTS_POLLING_DELAY = "50ms"
 # A batch of nothing but a tick, with all that Spark does for the first time.
 REHEARSAL_TIMEOUT_SECONDS = 60.0
 
 
-def start_decision_query(
+def start_node_query(
     spark: "SparkSession",
     settings: Settings,
     positions: Mapping[str, Mapping[int, int]],
@@ -40,29 +48,61 @@ def start_decision_query(
     checkpoint: str,
     apply: Callable[["DataFrame", int], None],
 ) -> "StreamingQuery":
-    """Start the query at `positions`: next offset by short topic name and partition.
+    """Start the query on nodes at `positions`: next offset by short topic name and partition.
 
     `nodes` and `clocks` make the operator's initial state; `apply` receives each batch.
     """
     timers, shards = timers_of(settings), settings.spark.topology_shards
-    prefix = settings.topics.prefix
-    kafka = {
-        **spark_client_options(settings.resolved_kafka_options()),
-        "bootstrap.servers": settings.kafka.bootstrap_servers,
-    }
-    begin = {full_name(topic, prefix): dict(positions[topic]) for topic in DECIDING_TOPICS}
-    records = subscribe(spark, kafka, begin, settings.spark.max_offsets_per_trigger)
-    packing = make_packing_plan(prefix, shards, timers, settings.resources)
+    records = _subscribe(spark, settings, positions, NODE_TOPICS)
+    packing = make_packing_plan(settings.topics.prefix, shards, timers, settings.resources)
     packed = pack_stream(records, packing)
     tables = initial_liveness_tables(nodes, clocks, timers, shards)
     initial = spark.createDataFrame(tables, STATE_SCHEMA).groupBy("topology_shard")
     outputs = packed.groupBy("topology_shard").transformWithState(
         NodeLifecycle(timers), OUTPUT_SCHEMA, "Update", "None", initialState=initial
     )
+    return _start(outputs, settings, "nodes", checkpoint, apply)
+
+
+def start_request_query(
+    spark: "SparkSession",
+    settings: Settings,
+    positions: Mapping[str, Mapping[int, int]],
+    checkpoint: str,
+    apply: Callable[["DataFrame", int], None],
+    topics: Sequence[str] = REQUEST_TOPICS,
+) -> "StreamingQuery":
+    """Start the query on requests; `apply` receives the records of each batch as they are."""
+    records = _subscribe(spark, settings, positions, topics)
+    with session_options(spark, {"spark.sql.streaming.pollingDelay": REQUESTS_POLLING_DELAY}):
+        return _start(records, settings, "requests", checkpoint, apply)
+
+
+def _subscribe(
+    spark: "SparkSession",
+    settings: Settings,
+    positions: Mapping[str, Mapping[int, int]],
+    topics: Sequence[str],
+) -> "DataFrame":
+    kafka = {
+        **spark_client_options(settings.resolved_kafka_options()),
+        "bootstrap.servers": settings.kafka.bootstrap_servers,
+    }
+    begin = {full_name(topic, settings.topics.prefix): dict(positions[topic]) for topic in topics}
+    return subscribe(spark, kafka, begin, settings.spark.max_offsets_per_trigger)
+
+
+def _start(
+    outputs: "DataFrame",
+    settings: Settings,
+    name: str,
+    checkpoint: str,
+    apply: Callable[["DataFrame", int], None],
+) -> "StreamingQuery":
     return (
-        outputs.writeStream.queryName(f"placer-{settings.cell}")
+        outputs.writeStream.queryName(f"placer-{settings.cell}-{name}")
         .outputMode("update")
-        .option("checkpointLocation", checkpoint)
+        .option("checkpointLocation", f"{checkpoint}/{name}")
         .foreachBatch(apply)
         .start()
     )
@@ -75,26 +115,36 @@ def rehearse(
     checkpoint: str,
     stopping: Callable[[], bool],
 ) -> bool:
-    """Run the query for one batch, so that classes are loaded and workers forked.
+    """Run both queries for one batch, so that classes are loaded and workers forked.
 
-    Nobody needs `checkpoint` afterwards. `positions`: there has to be a record behind one of them.
-    Returns whether a batch came through before `stopping` said so.
+    Nobody needs `checkpoint` afterwards. `positions`: there has to be a record about a node behind
+    one of them. Returns whether the batches came through before `stopping` said so.
     """
-    done = threading.Event()
+    done = [threading.Event(), threading.Event()]
 
-    def read(batch: "DataFrame", _: int) -> None:
+    def read_nodes(batch: "DataFrame", _: int) -> None:
         batch.toArrow()
-        done.set()
+        done[0].set()
 
-    query = start_decision_query(spark, settings, positions, [], {}, checkpoint, read)
+    def read_requests(batch: "DataFrame", _: int) -> None:
+        batch.toArrow()
+        done[1].set()
+
+    place = (spark, settings, positions)
+    queries = [
+        start_node_query(*place, [], {}, checkpoint, read_nodes),
+        start_request_query(*place, checkpoint, read_requests, DECIDING_TOPICS),
+    ]
     deadline = time.monotonic() + REHEARSAL_TIMEOUT_SECONDS
     try:
-        while query.isActive and not done.wait(0.05) and not stopping():
-            if time.monotonic() > deadline:
-                break
+        for query, event in zip(queries, done, strict=True):
+            while query.isActive and not event.wait(0.05) and not stopping():
+                if time.monotonic() > deadline:
+                    break
     finally:
-        query.stop()
-    return done.is_set()
+        for query in queries:
+            query.stop()
+    return all(event.is_set() for event in done)
 
 
 def start_workers(spark: "SparkSession") -> None:

@@ -12,7 +12,13 @@ from streaming.spark.scratch import (
     make_scratch,
     remove_scratch,
 )
-from streaming.spark.session import StartingSession, close_session, is_session_open, start_session
+from streaming.spark.session import (
+    StartingSession,
+    close_session,
+    is_session_open,
+    session_options,
+    start_session,
+)
 
 __all__ = [
     "JvmFailed",
@@ -24,5 +30,6 @@ __all__ = [
     "is_session_open",
     "make_scratch",
     "remove_scratch",
+    "session_options",
     "start_session",
 ]

@@ -7,7 +7,8 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -240,6 +241,19 @@ def start_session(
         reads_loads=bool(settings.resources),
         archive_options=archive_options,
     )
+
+
+@contextmanager
+def session_options(session: "SparkSession", options: Mapping[str, str]) -> Iterator[None]:
+    """Set options of the session within the block; a query keeps what they are at its start."""
+    before = {name: str(session.conf.get(name)) for name in options}
+    try:
+        for name, value in options.items():
+            session.conf.set(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            session.conf.set(name, value)
 
 
 def is_session_open(session: "SparkSession") -> bool:

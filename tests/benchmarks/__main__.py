@@ -1,10 +1,10 @@
 """`make bench`: how fast and evenly we place and plan beside our peers, and the latency.
 
 `python -m tests.benchmarks placement`, `planning`, `resources`, `offline`, `latency`, `loads`,
-`recovery`, `reassignment` or `healing` measures one part. The first three run in this process and
-in those of the peers, the fourth runs the command line. For latency the application and the floor
-beneath it run as processes of their own, one after the other, on one embedded broker; the last
-two start brokers.
+`saturation`, `recovery`, `reassignment` or `healing` measures one part. The first three run in this
+process and in those of the peers, the fourth runs the command line. For latency the application and
+the floor beneath it run as processes of their own, one after the other, on one embedded broker; the
+last two start brokers.
 """
 
 import dataclasses
@@ -41,6 +41,7 @@ from tests.benchmarks import (
     report,
     reporting,
     resources,
+    saturating,
 )
 from tests.benchmarks.measure import FLOOR, PLACER, Load, Plan, measure
 from tests.benchmarks.processes import BenchmarkFailed
@@ -165,6 +166,20 @@ def reported(quick: QuickOption = False, output: OutputOption = Output.TEXT) -> 
         found = reporting.measure(extent, broker, Path(scratch), tell)
     taken = {"loads": reporting.body(found)}
     _report_part(output, about, taken, partial(reporting.show, extent=extent, found=found))
+
+
+@app.command()
+def saturation(quick: QuickOption = False, output: OutputOption = Output.TEXT) -> None:
+    """Measure how much of each kind of input one reconciler takes."""
+    about, extent = machine.describe(), saturating.QUICK if quick else saturating.FULL
+    with (
+        TemporaryDirectory(prefix="placer-bench-") as scratch,
+        Progress(console=Console(stderr=True), transient=True) as progress,
+    ):
+        tell = partial(_describe, progress, progress.add_task("", total=None))
+        found = saturating.measure(extent, Path(scratch), tell)
+    taken = {"saturation": [dataclasses.asdict(each) for each in found]}
+    _report_part(output, about, taken, partial(saturating.show, taken=found))
 
 
 @app.command()

@@ -1,29 +1,30 @@
 """The floor: the application's pipeline with its settings and without its work.
 
-Kafka source -> `mapInArrow` that changes nothing -> `transformWithState` that counts under one key
--> `foreachBatch` with `toArrow` -> one Kafka transaction with a record per event. What it takes is
-what Spark, its Python workers and Kafka take on this machine; the difference is ours. Heartbeats
-are read and carried into Python, where they are dropped: the least that can be done with them.
+Requests: Kafka source -> `foreachBatch` with `toArrow` -> one Kafka transaction with a record per
+event. Nodes, beside it and as often as in the application: Kafka source -> `mapInArrow` that drops
+all -> `transformWithState` that counts under one key -> `foreachBatch` with `toArrow`. That is the
+time that Spark, its Python workers and Kafka take on this machine; the difference is ours.
+Heartbeats are read and carried into Python, where they are dropped: the least that can be done.
 """
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import typer
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-from schemas.topics import INPUT_TOPICS, full_name
+from schemas.topics import NODE_TOPICS, REQUEST_TOPICS, full_name
 from streaming.brokers import connect
 from streaming.cli.signals import stop_on_signals
 from streaming.ingest import subscribe
 from streaming.observability import BatchTrace
+from streaming.pipeline import HEARTBEATS_SECONDS_MAX
 from streaming.settings.sections import SparkSettings
 from streaming.spark import StartingSession, close_session
 
@@ -58,51 +59,60 @@ class Counter(StatefulProcessor):
 
 def run(bootstrap: str, prefix: str, checkpoint: Path, trace_file: Path) -> None:
     """Run until SIGTERM."""
-    streams = full_name("streams.v1", prefix)
-    trace = BatchTrace(trace_file)
+    trace = BatchTrace(trace_file, "requests")
     producer = _producer(bootstrap, prefix)
     defaults = SparkSettings()
     spark = StartingSession(1, defaults.driver_memory, {}, checkpoint).finish()
 
-    def passed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            yield batch.filter(pc.equal(batch["topic"], streams))
+    def read(topics: Sequence[str]) -> DataFrame:
+        positions = {full_name(topic, prefix): {0: 0} for topic in topics}
+        options = {"bootstrap.servers": bootstrap}
+        return subscribe(spark, options, positions, defaults.max_offsets_per_trigger)
 
-    def apply(batch: DataFrame, batch_id: int) -> None:
+    def dropped(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch.slice(0, 0)
+
+    def count(batch: DataFrame, _: int) -> None:
+        batch.toArrow()
+
+    def answer(batch: DataFrame, batch_id: int) -> None:
         trace.begin(batch_id)
         with trace.part("toArrow"):
             events = batch.toArrow().to_pylist()
-        if events:
-            with trace.part("commit"):
-                _commit(producer, full_name("decisions.v1", prefix), events)
+        with trace.part("commit"):
+            _commit(producer, full_name("decisions.v1", prefix), events)
 
-    positions = {full_name(topic, prefix): {0: 0} for topic in INPUT_TOPICS}
-    records = subscribe(
-        spark, {"bootstrap.servers": bootstrap}, positions, defaults.max_offsets_per_trigger
-    )
-    keyed = records.select(f.lit(0).alias("shard"), "topic", "key", "value")
+    keyed = read(NODE_TOPICS).select(f.lit(0).alias("shard"), "topic", "key", "value")
     counted = (
-        keyed.mapInArrow(passed, SCHEMA)
+        keyed.mapInArrow(dropped, SCHEMA)
         .coalesce(1)
         .groupBy("shard")
         .transformWithState(Counter(), "key binary, value binary", "Update", "None")
     )
-    writer = counted.writeStream.outputMode("update").foreachBatch(apply)
+    nodes = counted.writeStream.outputMode("update").foreachBatch(count)
+    nodes = nodes.trigger(processingTime=f"{HEARTBEATS_SECONDS_MAX} seconds")
+    requests = read(REQUEST_TOPICS).writeStream.foreachBatch(answer)
     try:
         with stop_on_signals() as stop:
-            query = writer.option("checkpointLocation", str(checkpoint / "floor")).start()
+            queries = [
+                nodes.option("checkpointLocation", str(checkpoint / "nodes")).start(),
+                requests.option("checkpointLocation", str(checkpoint / "requests")).start(),
+            ]
             typer.echo("ready")
-            _watch(stop, query, trace)
-            query.stop()
+            _watch(stop, queries, trace)
+            for query in queries:
+                query.stop()
     finally:
         close_session(spark)
 
 
-def _watch(stop: threading.Event, query: Any, trace: BatchTrace) -> None:
+def _watch(stop: threading.Event, queries: Sequence[Any], trace: BatchTrace) -> None:
     while not stop.wait(LOOK_SECONDS):
-        if not query.isActive:
-            raise RuntimeError(f"the query ended: {query.exception()}")
-        trace.write_last(query)
+        for query in queries:
+            if not query.isActive:
+                raise RuntimeError(f"the query ended: {query.exception()}")
+        trace.write_last(queries[-1])
 
 
 def _producer(bootstrap: str, prefix: str) -> Producer:

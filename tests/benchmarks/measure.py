@@ -193,7 +193,7 @@ class _Run:
         memory = resident_bytes(self._application)
         for role, pid in self._weighed.items():
             memory[role] = psutil.Process(pid).memory_info().rss
-        batches, parts = _parts(trace, read_from)
+        batches, parts = _parts(trace, read_from, probe.query)
         load = os.getloadavg()[0]
         self.measured.cases[name] = Case(latencies, batches, parts, rate, memory, cores, load)
 
@@ -221,12 +221,20 @@ def _load(bootstrap: str, prefix: str, load: Load) -> list[str]:
     return [*module("load"), *(text for option in options.items() for text in option)]
 
 
-def _parts(trace: Path, read_from: int) -> tuple[int, dict[str, float]]:
-    """Number of traced batches that committed, and the median of each of their parts."""
+def read_trace(trace: Path, read_from: int) -> list[dict[str, Any]]:
+    """The lines of a trace of batches from a byte on."""
     with trace.open("rb") as file:
         file.seek(read_from)
-        lines = [orjson.loads(line) for line in file]
-    committed = [line["parts"] for line in lines if "commit" in line["parts"]]
+        return [orjson.loads(line) for line in file]
+
+
+def _parts(trace: Path, read_from: int, query: str) -> tuple[int, dict[str, float]]:
+    """Number of a query's traced batches that committed, and the median of each of their parts."""
+    committed = [
+        line["parts"]
+        for line in read_trace(trace, read_from)
+        if "commit" in line["parts"] and line["query"] == query
+    ]
     if not committed:
         raise BenchmarkFailed(f"no batch that committed stands in {trace}")
     names = {name for parts in committed for name in parts}

@@ -20,7 +20,7 @@ import orjson
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, TopicPartition
 
 from schemas.envelope import encode_headers
-from schemas.topics import full_name
+from schemas.topics import NODE_TOPICS, full_name
 from streaming.brokers import (
     CONNECT_TIMEOUT_SECONDS,
     CommittedReader,
@@ -118,6 +118,11 @@ class Probe:
         self._random = random.Random(1)
         self._appended_ms: dict[str, int] = {}
         self._failure = ""
+
+    @property
+    def query(self) -> str:
+        """The query that reads the events."""
+        return "nodes" if self._question.topic in NODE_TOPICS else "requests"
 
     def close(self) -> None:
         """Leave the broker."""

@@ -276,6 +276,26 @@ def poison() -> Iterator[tuple[str, str, bytes | None, bytes | None, Headers, st
     yield "acks.v1", "ack", b"\xff\xfe", b"\x00", strange, "decode", "NOT_JSON"
 
 
+def test_a_request_behind_registrations_finds_the_nodes(system: System) -> None:
+    """They are in topics of different queries; the nodes go again so that nothing else changes."""
+    for number in range(10):
+        late = [f"late-{number}-{each}" for each in range(3)]
+        for site, name in enumerate(late, start=1):
+            body = {"node_id": name, "incarnation": "only", "sequence": 1}
+            body |= {"location": f"/site{site}", "tags": {"late": str(number)}}
+            system.inputs.send("nodes.v1", "NodeRegistered", name, body)
+        policy = {"with_tags": {"late": str(number)}}
+        system.inputs.stream(f"behind-{number}", policy=policy)
+        decision = system.outputs.decision(f"behind-{number}")
+        assert (decision["outcome"], decision["revision"]) == ("placed", 1)
+        assert {*system.outputs.replicas(f"behind-{number}")[0]} == {*late}
+        body = {"stream": f"behind-{number}", "sequence": 2}
+        system.inputs.send("streams.v1", "StreamDropped", f"behind-{number}", body)
+        for name in late:
+            body = {"node_id": name, "incarnation": "only", "sequence": 2}
+            system.inputs.send("nodes.v1", "NodeUnregistered", name, body)
+
+
 def test_the_fleet_at_rest_is_as_it_was_asked(system: System) -> None:
     log = system.outputs.log()
     found = [each for each in log.final_violations() if "visit/0" not in each]

@@ -168,13 +168,12 @@ def test_two_brokers_of_a_rack_die(kafka: BridgedKafka) -> None:
 
 
 def test_a_whole_rack_dies_is_held_replaced_and_comes_back(kafka: BridgedKafka) -> None:
-    begun = time.monotonic()
     for broker in (5, 6):
         kafka.cluster.nodes[broker - 1].kill()
     until(lambda: "/c" in holds(kafka), "its loss is held", 60)
     until(lambda: kafka.outputs.liveness("5") == kafka.outputs.liveness("6") == "dead", "both", 60)
-    assert not kafka.outputs.open_moves
-    assert kafka.bridges[-1].at(" reassign ", begun) is None
+    # What was evened out behind the test before may still be under way.
+    assert {each["cause"] for each in kafka.outputs.open_moves.values()} <= {"balance"}
     kafka.agree("hold", "override", "/c")
     kafka.come_to_rest(gone=(5, 6))
     start(kafka, 5, 6)
@@ -329,6 +328,12 @@ def test_a_copy_of_several_deadlines_is_reported_and_completed(kafka: BridgedKaf
     assert {each["state"] for each in of_large} <= {"issued", "accepted", "completed"}
 
 
+def handed(kafka: BridgedKafka) -> set[str]:
+    """The moves that only hand a leader over."""
+    moves = [r.value for r in kafka.outputs.of("moves.v1") if r.value is not None]
+    return {each["move_id"] for each in moves if each["kind"] == "leader"}
+
+
 def test_moves_of_leaders_are_carried_out(kafka: BridgedKafka) -> None:
     kafka.application.kill()
     kafka.start_application(**LIMITS, PLACER_MOVES__LEADER_MOVES="true").wait_ready()
@@ -337,12 +342,12 @@ def test_moves_of_leaders_are_carried_out(kafka: BridgedKafka) -> None:
     kafka.create("led", lists)
     until(lambda: len(kafka.outputs.replicas("led")) == len(lists), "it is adopted", 120)
     kafka.agree("rebalance")
+    # Rest is there before the first move, too.
+    kafka.until(lambda: bool(handed(kafka)), "leaders are handed over", 120)
     kafka.come_to_rest()
     moves = [r.value for r in kafka.outputs.of("moves.v1") if r.value is not None]
-    handed = {each["move_id"] for each in moves if each["kind"] == "leader"}
-    assert handed
     completed = {each["move_id"] for each in moves if each["state"] == "completed"}
-    assert handed <= completed
+    assert handed(kafka) <= completed
     seen = kafka.look()
     assert seen is not None
     leaders = [each.leader for each in seen.topics["led"].partitions]

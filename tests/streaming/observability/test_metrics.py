@@ -65,7 +65,7 @@ class Told:
         letters: tuple[str, ...] = (),
         left_out: Mapping[str, int] | None = None,
     ) -> None:
-        self.observer.on_batch_began()
+        self.observer.on_batch_began("nodes")
         ready = self.core.apply(events, at)
         spent, open_moves = (0.01, 0.02), self.core.open_moves
         commit = CommitSummary(
@@ -73,7 +73,7 @@ class Told:
         )
         self.observer.on_records_ignored(ready.counts)
         self.observer.on_commit(commit)
-        self.observer.on_batch_ended()
+        self.observer.on_batch_ended("nodes")
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.observer.metrics.registry.get_sample_value(f"reconciler_{name}", labels)
@@ -276,12 +276,12 @@ def test_a_port_that_is_taken(served: tuple[Told, str]) -> None:
 def test_health_over_time() -> None:
     now = 0.0
     probes = Probes(lambda: now)
-    probes.on_batch_began()
+    probes.on_batch_began("nodes")
     now = BATCH_SECONDS_MAX
     assert probes.check_live()[0]
     now += 1
-    assert probes.check_live() == (False, "a batch has been running for 61 s")
-    probes.on_batch_ended()
+    assert probes.check_live() == (False, "a batch of nodes has been running for 61 s")
+    probes.on_batch_ended("nodes")
     assert probes.check_ready()[0]
     now += QUIET_SECONDS_MAX + 1
     assert probes.check_live()[0], "Kafka may be away: a restart would not mend that"
@@ -378,9 +378,9 @@ def test_batches_are_slow_when_three_in_a_row_are(
     )
     observer = Observer("main")
     for spent in seconds:
-        observer.on_batch_began()
+        observer.on_batch_began("nodes")
         now[0] += spent
-        observer.on_batch_ended()
+        observer.on_batch_ended("nodes")
     assert [line.event for line in lines] == [LogEvent.SLOW_BATCH] * warnings
 
 

@@ -1,22 +1,28 @@
-"""Goal: between batches the application sleeps until there is something to read, and no longer.
+"""Goal: between batches the application sleeps until there is something to read, and no longer; a
+request waits for what was said of nodes before it, and for nothing else.
 
-Method: a follower of topics on the embedded broker; records come before and during its wait.
+Method: followers of topics on the embedded broker; records come before and during their wait.
 """
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 from confluent_kafka import Producer
 
+from schemas.envelope import encode_headers
 from schemas.inputs import TICK_KEY
 from schemas.topics import INPUT_TOPICS, full_name
 from streaming.brokers import make_producer
 from streaming.pipeline import arrivals
-from streaming.pipeline.arrivals import Arrivals
+from streaming.pipeline.arrivals import NodeArrivals, RequestArrivals
 
 START = {topic: {0: 0} for topic in INPUT_TOPICS}
+FOREVER_SECONDS = 3_600.0
+# A wait that has not ended after this was not ended by the record.
+LONG_SECONDS = 20.0
 
 
 @pytest.fixture
@@ -25,34 +31,58 @@ def producer(bootstrap: str) -> Producer:
 
 
 @pytest.fixture
-def follower(bootstrap: str, prefix: str) -> Iterator[Arrivals]:
-    with closing(Arrivals(bootstrap, prefix, {})) as made:
+def requests(bootstrap: str, prefix: str) -> Iterator[RequestArrivals]:
+    with closing(RequestArrivals(bootstrap, prefix, {})) as made:
         yield made
 
 
-def write(producer: Producer, prefix: str, topic: str, key: str) -> None:
-    producer.produce(full_name(topic, prefix), b"{}", key)
+@pytest.fixture
+def nodes(bootstrap: str, prefix: str) -> Iterator[NodeArrivals]:
+    with closing(NodeArrivals(bootstrap, prefix, {}, START)) as made:
+        yield made
+
+
+def write(
+    producer: Producer, prefix: str, topic: str, key: str, message: str = "", value: str = "{}"
+) -> None:
+    """Write a record; without a message it has no headers."""
+    headers = [*encode_headers(message, cell="test", id="1", subject=key, time_ms=0)]
+    producer.produce(
+        full_name(topic, prefix), value.encode(), key, headers=headers if message else []
+    )
     assert producer.flush(10) == 0
+
+
+def beat(producer: Producer, prefix: str, node: str, value: str = "{}") -> None:
+    write(producer, prefix, "nodes.v1", node, "NodeHeartbeat", value)
 
 
 def never() -> bool:
     return False
 
 
-def test_a_record_that_is_there_ends_the_wait_until_it_is_read(
-    prefix: str, producer: Producer, follower: Arrivals, monkeypatch: pytest.MonkeyPatch
+class Stop:
+    """Says that somebody stops, after some seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self.at = time.monotonic() + seconds
+
+    def __call__(self) -> bool:
+        return time.monotonic() >= self.at
+
+
+def test_a_request_that_is_there_ends_the_wait_until_it_is_read(
+    prefix: str, producer: Producer, requests: RequestArrivals
 ) -> None:
     write(producer, prefix, "streams.v1", "orders")
-    assert follower.wait(START, True, never)
-    assert follower.wait(START, True, never), "the batch did not read it"
-    monkeypatch.setattr(arrivals, "TICKS_SECONDS_MAX", 0.5)
-    assert not follower.wait(START | {"streams.v1": {0: 1}}, True, never)
+    assert requests.wait(START, never)
+    assert requests.wait(START, never), "the batch did not read it"
+    assert not requests.wait(START | {"streams.v1": {0: 1}}, Stop(0.5))
 
 
-def test_a_record_that_comes_ends_the_wait(
-    prefix: str, producer: Producer, follower: Arrivals, monkeypatch: pytest.MonkeyPatch
+def test_a_request_that_comes_ends_the_wait(
+    prefix: str, producer: Producer, requests: RequestArrivals
 ) -> None:
-    monkeypatch.setattr(arrivals, "TICKS_SECONDS_MAX", 30.0)
     looked = threading.Event()
 
     def looking() -> bool:
@@ -65,24 +95,104 @@ def test_a_record_that_comes_ends_the_wait(
 
     coming = threading.Thread(target=come)
     coming.start()
-    assert follower.wait(START, True, looking)
+    assert requests.wait(START, looking)
     coming.join()
 
 
-def test_ticks_are_gathered_while_no_silence_is_judged(
-    prefix: str, producer: Producer, follower: Arrivals, monkeypatch: pytest.MonkeyPatch
+def test_nothing_about_nodes_ends_the_wait_for_requests(
+    prefix: str, producer: Producer, requests: RequestArrivals
 ) -> None:
-    monkeypatch.setattr(arrivals, "TICKS_SECONDS_MAX", 1.0)
+    write(producer, prefix, "nodes.v1", "n1", "NodeRegistered")
+    write(producer, prefix, "detector.v1", "n1", "DetectorReport")
+    assert not requests.wait(START, Stop(1.0))
+
+
+@pytest.mark.parametrize("topic", ["nodes.v1", "detector.v1", "inventory.v1"])
+def test_a_statement_on_a_node_is_read_at_once(
+    topic: str,
+    prefix: str,
+    producer: Producer,
+    nodes: NodeArrivals,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(arrivals, "TICKS_SECONDS_MAX", FOREVER_SECONDS)
+    monkeypatch.setattr(arrivals, "HEARTBEATS_SECONDS_MAX", FOREVER_SECONDS)
+    write(producer, prefix, topic, "n1", "NodeRegistered")
+    stop = Stop(LONG_SECONDS)
+    nodes.wait(START, False, time.monotonic(), stop)
+    assert not stop()
+    read = START | {topic: {0: 1}}
+    nodes.wait(read, True, time.monotonic(), Stop(0.5))
+    beat(producer, prefix, "n1", '{"stopping": true}')
+    stop = Stop(LONG_SECONDS)
+    nodes.wait(read, False, time.monotonic(), stop)
+    assert not stop(), "a node that stops says more than that it lives"
+
+
+def test_heartbeats_are_gathered(
+    prefix: str, producer: Producer, nodes: NodeArrivals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrivals, "TICKS_SECONDS_MAX", FOREVER_SECONDS)
+    monkeypatch.setattr(arrivals, "HEARTBEATS_SECONDS_MAX", 1.0)
+    beat(producer, prefix, "n1")
+    since, stop = time.monotonic(), Stop(LONG_SECONDS)
+    nodes.wait(START, False, since, stop)
+    assert not stop()
+    assert time.monotonic() - since >= 1.0
+
+
+def test_ticks_are_gathered_while_no_silence_is_judged(
+    prefix: str, producer: Producer, nodes: NodeArrivals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrivals, "TICKS_SECONDS_MAX", FOREVER_SECONDS)
     for _ in range(3):
         write(producer, prefix, "nodes.v1", TICK_KEY)
-    assert not follower.wait(START, False, never)
-    monkeypatch.setattr(arrivals, "TICKS_SECONDS_MAX", 30.0)
-    assert follower.wait(START, True, never), "they are still to be read"
-    write(producer, prefix, "nodes.v1", "n1")
-    assert follower.wait(START | {"nodes.v1": {0: 3}}, False, never)
+    stop = Stop(1.5)
+    nodes.wait(START, False, time.monotonic(), stop)
+    assert stop()
+    stop = Stop(LONG_SECONDS)
+    nodes.wait(START, True, time.monotonic(), stop)
+    assert not stop(), "they are still to be read"
 
 
-def test_a_stop_ends_the_wait(follower: Arrivals, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrivals, "TICKS_SECONDS_MAX", 3_600.0)
+def test_a_standbys_tick_ends_no_wait(
+    prefix: str, producer: Producer, nodes: NodeArrivals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrivals, "TICKS_SECONDS_MAX", FOREVER_SECONDS)
+    write(producer, prefix, "nodes.v1", TICK_KEY, value='{"role":"standby"}')
+    stop = Stop(1.5)
+    nodes.wait(START, True, time.monotonic(), stop)
+    assert stop()
+
+
+def test_a_request_waits_for_the_statements_before_it_and_for_no_heartbeat(
+    prefix: str, producer: Producer, nodes: NodeArrivals
+) -> None:
+    assert nodes.find_statements(never) == {}
+    for number in range(5):
+        beat(producer, prefix, f"n{number}")
+    assert nodes.find_statements(never) == {}
+    write(producer, prefix, "nodes.v1", "n1", "NodeRegistered")
+    beat(producer, prefix, "n2")
+    write(producer, prefix, "inventory.v1", "n1", "LocationAssigned")
+    assert nodes.find_statements(never) == {"nodes.v1": {0: 6}, "inventory.v1": {0: 1}}
+
+
+def test_what_cannot_be_read_is_waited_for_in_full(
+    prefix: str, producer: Producer, nodes: NodeArrivals
+) -> None:
+    beat(producer, prefix, "n1")
+    nodes._fail()
+    found = nodes.find_statements(never)
+    assert found in ({}, {"nodes.v1": {0: 1}, "detector.v1": {0: 0}, "inventory.v1": {0: 0}})
+
+
+def test_a_stop_ends_the_waits(
+    requests: RequestArrivals, nodes: NodeArrivals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrivals, "TICKS_SECONDS_MAX", FOREVER_SECONDS)
     asked = iter([False, False, True])
-    assert not follower.wait(START, True, lambda: next(asked))
+    assert not requests.wait(START, lambda: next(asked))
+    asked = iter([False, False, True])
+    nodes.wait(START, True, time.monotonic(), lambda: next(asked))
+    assert nodes.find_statements(lambda: True) == {}
