@@ -57,24 +57,30 @@ def find_offset(consumer: Consumer, topic: str, partition: int, at_ms: int) -> i
 
 
 def read_end_offsets(
-    admin: AdminClient, places: Sequence[TopicPartition], isolation: IsolationLevel
+    admin: AdminClient,
+    places: Sequence[TopicPartition],
+    isolation: IsolationLevel,
+    timeout_seconds: float = CONNECT_TIMEOUT_SECONDS,
 ) -> dict[tuple[str, int], int]:
     """Read the offset after the last record of each place, as a reader of that isolation level sees
-    it. Raises BrokerUnreachable."""
+    it. Raises BrokerUnreachable; a client that lives on may go on asking a leader of before then,
+    and should be replaced."""
 
     def ask() -> dict[tuple[str, int], int]:
         asked = admin.list_offsets(
             {place: OffsetSpec.latest() for place in places},
             isolation_level=isolation,
-            request_timeout=CONNECT_TIMEOUT_SECONDS,
+            request_timeout=timeout_seconds,
         )
         return {(p.topic, p.partition): answer.result().offset for p, answer in asked.items()}
 
-    return _ask_patiently(ask, "a topic")
+    return _ask_patiently(ask, "a topic", timeout_seconds)
 
 
-def _ask_patiently(ask: Callable[[], _Answer], topic: str) -> _Answer:
-    deadline = time.monotonic() + CONNECT_TIMEOUT_SECONDS
+def _ask_patiently(
+    ask: Callable[[], _Answer], topic: str, timeout_seconds: float = CONNECT_TIMEOUT_SECONDS
+) -> _Answer:
+    deadline = time.monotonic() + timeout_seconds
     while True:
         try:
             return ask()

@@ -37,6 +37,8 @@ TICKS_SECONDS_MAX = 4.0
 _FETCH_WAIT_MS = 500
 # How soon a stop is noticed.
 _LOOK_SECONDS = 0.2
+# Where a partition ends is known in milliseconds, and not from a broker that has died.
+_ENDS_TIMEOUT_SECONDS = 2.0
 # Taken from the client at once; more would keep other threads waiting for milliseconds.
 _MESSAGES_MAX = 500
 # What the value of a standby's tick has in it, and no other tick.
@@ -114,7 +116,8 @@ class NodeArrivals:
         """`positions`: where the query begins. Raises BrokerUnreachable, ConnectionUntrusted,
         AccessRefused."""
         self._consumer = make_reader(bootstrap, options, fetch_wait_ms=_FETCH_WAIT_MS)
-        self._admin: AdminClient = connect(AdminClient, bootstrap, {}, options)
+        self._bootstrap, self._options = bootstrap, options
+        self._admin: AdminClient | None = None
         self._prefix = prefix
         self._changed = threading.Condition()
         self._wanted = self._places(positions)
@@ -152,10 +155,11 @@ class NodeArrivals:
         """Find the next offsets behind the last statement of each partition, among all records that
         were there when this was called. Without contact to the brokers it goes on asking."""
         while not stopping():
-            places = [TopicPartition(*place) for place in self._wanted]
             try:
-                ends = read_end_offsets(self._admin, places, IsolationLevel.READ_COMMITTED)
+                ends = self._read_ends()
             except StreamingError:
+                # The next client finds out anew who leads a partition.
+                self._admin = None
                 continue
             with self._changed:
                 self._awaited = True
@@ -166,6 +170,13 @@ class NodeArrivals:
                 if self._has_read(ends):
                     return self._by_topic(self._last[_Said.STATEMENT])
         return {}
+
+    def _read_ends(self) -> dict[_Place, int]:
+        if self._admin is None:
+            self._admin = connect(AdminClient, self._bootstrap, {}, self._options)
+        places = [TopicPartition(*place) for place in self._wanted]
+        isolation = IsolationLevel.READ_COMMITTED
+        return read_end_offsets(self._admin, places, isolation, _ENDS_TIMEOUT_SECONDS)
 
     def _pause(self, reached: Mapping[_Place, int], judging: bool) -> float:
         """Return how long a batch may wait after the last one's begin."""
