@@ -157,7 +157,7 @@ class RunningQueries:
     def _apply_nodes(self, batch: "DataFrame", batch_id: int) -> None:
         """Apply one batch on nodes. An exception ends the query, and with it the process."""
         began, trace = time.monotonic(), self._traces[_NODES]
-        with self._batch(_NODES):
+        with self._noting_failure(), self._watched(_NODES):
             trace.begin(batch_id)
             with trace.part("toArrow"):
                 payloads = batch.toArrow()["payload"].to_pylist()
@@ -177,32 +177,38 @@ class RunningQueries:
     def _apply_requests(self, batch: "DataFrame", batch_id: int) -> None:
         """Apply one batch of requests, behind what was said of nodes before."""
         trace = self._traces[_REQUESTS]
-        with self._batch(_REQUESTS):
+        with self._noting_failure():
             trace.begin(batch_id)
             with trace.part("toArrow"):
                 output = pass_records(batch.toArrow(), self._names)
             with trace.part("statements"):
                 needed = self._nodes.find_statements(lambda: self._stopping)
             with self._turn:
+                # Minutes where many heartbeats are to be read first: nothing hangs meanwhile.
                 with trace.part("nodes"):
                     self._turn.wait_for(lambda: self._stopping or self._has_applied(needed))
                 if self._stopping:
                     return
-                with trace.part("apply"):
+                with self._watched(_REQUESTS), trace.part("apply"):
                     self._applier.apply_outputs([output], self._is_caught_up(), trace)
                 read, positions = self._applier.records_read, self._copy_positions()
         if read <= SMALL_BATCH_RECORDS_MAX:
             self._requests.wait(positions, lambda: self._stopping)
 
     @contextmanager
-    def _batch(self, query: str) -> Iterator[None]:
-        """Watch over a batch; what it raises is the failure that the process ends with."""
-        self._observer.on_batch_began(query)
+    def _noting_failure(self) -> Iterator[None]:
+        """Keep what a batch raises: the process ends with it."""
         try:
             yield
         except Exception as error:
             self._failure = error
             raise
+
+    @contextmanager
+    def _watched(self, query: str) -> Iterator[None]:
+        """Time a batch, and let the probes see if it hangs."""
+        self._observer.on_batch_began(query)
+        yield
         self._observer.on_batch_ended(query)
 
     def _is_caught_up(self) -> bool:
