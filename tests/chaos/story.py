@@ -212,7 +212,7 @@ class PairChaos(Chaos):
         self._wait_for_pair()
         self._trouble(fleet)
         threading.Event().wait(self._choice.uniform(0, UNDER_LOAD_SECONDS_MAX))
-        before, started = self.epoch, time.monotonic()
+        before, started, stopped = self.epoch, time.monotonic(), self._application
         self.parts[part]()
         if part == "broker":
             self.go_on()
@@ -228,6 +228,9 @@ class PairChaos(Chaos):
             self._paused.send(signal.SIGCONT)
             assert self._paused.wait_end() == 3, self._paused.output
             self._paused = None
+        if part == "stopped":
+            # It has released its role, and takes a while to end its queries and Spark.
+            assert stopped.wait_end() == 0, stopped.output
 
     def _launch(self) -> Application:
         name = f"p{self._started}"
