@@ -46,7 +46,8 @@ class OperatorRequest(Message):
 
     `target` is a node's id or a domain (`/eu/az1`), nodes that join it later included; of a hold
     its name, of a cancellation a move's id, of a load its shard. `request_id` names the request in
-    its answer. `reason` is free text for people. `action` is the word for it in answers.
+    its answer. `reason` is free text for people, `requested_by` names who asked. `action` is the
+    word for it in answers.
     """
 
     action: ClassVar[Action]
@@ -67,6 +68,11 @@ class OperatorRequest(Message):
         )
     )
     reason: Text | None = Field(default=None, description="Why, as free text for people.")
+    requested_by: Id | None = Field(
+        default=None,
+        description="Who asked, as the HTTP interface that sent the request knows the person or "
+        "program; absent: it was sent by other means.",
+    )
 
     def record_key(self) -> str:
         """Return the target of the request."""
