@@ -17,7 +17,7 @@ from streaming.brokers.clients import (
 )
 from streaming.brokers.offsets import find_offset, read_end_offsets, read_watermarks
 from streaming.brokers.reachability import Reachability
-from streaming.brokers.reader import CommittedReader, Record, parse_json_object
+from streaming.brokers.reader import CommittedReader, Record, RecordBytes, parse_json_object
 
 __all__ = [
     "CONNECT_TIMEOUT_SECONDS",
@@ -27,6 +27,7 @@ __all__ = [
     "CommittedReader",
     "Reachability",
     "Record",
+    "RecordBytes",
     "call_within",
     "connect",
     "find_offset",

@@ -7,23 +7,29 @@
 from streaming.live.cell_status import (
     PLANNED_REPLICAS_MAX,
     CellStatus,
+    CellSummary,
     RebalancePreview,
     preview_rebalance,
     read_status,
+    summarize_cell,
 )
 from streaming.live.describe import describe_node, describe_shard, describe_stream
-from streaming.live.explain import explain_live, suggest_placement
+from streaming.live.explain import NotInLiveState, explain_live, suggest_placement
 from streaming.live.listings import LISTINGS, Listing, ListingRows
-from streaming.live.published_state import PublishedState
+from streaming.live.published_state import ALERTS_KEPT, PublishedState, StateRecords
 
 __all__ = [
+    "ALERTS_KEPT",
     "LISTINGS",
     "PLANNED_REPLICAS_MAX",
     "CellStatus",
+    "CellSummary",
     "Listing",
     "ListingRows",
+    "NotInLiveState",
     "PublishedState",
     "RebalancePreview",
+    "StateRecords",
     "describe_node",
     "describe_shard",
     "describe_stream",
@@ -31,4 +37,5 @@ __all__ = [
     "preview_rebalance",
     "read_status",
     "suggest_placement",
+    "summarize_cell",
 ]

@@ -62,28 +62,22 @@ def preview_rebalance(live: StateRecords) -> RebalancePreview | None:
     return RebalancePreview(len(found.plan.moves), found.impact.copies)
 
 
-@dataclass(frozen=True, slots=True)
-class CellStatus:
-    """The state at one moment. `at_ms`: when it was read, by this machine's clock; `loads`,
-    `leaders`: replicas by node as they stand, and those that lead; `alerts`: those of note, the
-    newest first; `awaited`: what decisions say of shards that have not been observed yet;
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellSummary:
+    """What the records say of a cell without a diagnosis of its shards, so that it costs the same
+    for any number of them. `at_ms`: when it was read, by this machine's clock; `alerts`: those of
+    note, the newest first; `awaited`: what decisions say of shards that have not been observed yet;
     `processes`: those of the cell that were there, the active one first."""
 
     at_ms: int
-    cluster: Cluster
     nodes: tuple[NodeView, ...]
-    check: CheckResult
-    loads: Mapping[str, int]
-    leaders: Mapping[str, int]
     marker: Mapping[str, Any]
     outcomes: Mapping[str, int]
     moves: tuple[Move, ...]
     violations: tuple[Violation, ...]
     holds: Mapping[str, Mapping[str, Any]]
     requests: Mapping[str, Mapping[str, Any]]
-    lag: Mapping[str, int]
     alerts: Sequence[Mapping[str, Any]] = ()
-    balance: RebalancePreview | None = None
     awaited: Sequence[Reason] = ()
     processes: Sequence[ProcessSeen] = ()
 
@@ -91,28 +85,6 @@ class CellStatus:
     def silence_seconds(self) -> float:
         """Return the seconds since the last commit, by this machine's clock."""
         return max(self.at_ms - int(self.marker["now"]), 0) / 1000
-
-    @property
-    def is_healthy(self) -> bool:
-        """Return whether no shard is worse than degraded, nothing is held, and every stream could
-        be judged."""
-        fine = ("healthy", "rebalancing", "degraded")
-        return self.check.diagnosis.worst in fine and not (self.holds or self.unjudged)
-
-    @property
-    def unjudged(self) -> dict[str, str]:
-        """Return the streams in force whose policy this command cannot read, with the reason.
-
-        A plug-in that is not installed here, or a rule of a newer version.
-        """
-        return {str(each["stream"]): each["reasons"][0]["message"] for each in self.check.refused}
-
-    @property
-    def rungs(self) -> dict[str, dict[str, int]]:
-        """Count shards and streams by health, the worst first."""
-        found = self.check.diagnosis
-        shards = (health for each in found.shards.values() for health in each)
-        return {"streams": count_by_rung(found.streams.values()), "shards": count_by_rung(shards)}
 
     @property
     def conditions(self) -> dict[str, str]:
@@ -127,8 +99,8 @@ class CellStatus:
         return None if window is None else int(window)
 
     def body(self) -> dict[str, Any]:
-        """The answer of `status`."""
-        nodes = Counter(str(node.status) for node in self.cluster.nodes)
+        """The summary as `status` and the HTTP interface give it."""
+        nodes = Counter(str(view.status) for view in self.nodes)
         kinds = Counter(str(each.violation_class) for each in self.violations)
         return {
             "cell": self.marker["cell"],
@@ -140,7 +112,6 @@ class CellStatus:
                 "digest": self.marker["digest"],
             },
             "processes": [asdict(each) for each in self.processes],
-            "lag": dict(self.lag),
             "ignored": dict(self.marker.get("ignored", {})),
             "nodes": dict(sorted(nodes.items())),
             "conditions": dict(sorted(Counter(self.conditions.values()).items())),
@@ -150,8 +121,6 @@ class CellStatus:
             },
             "streams": dict(sorted(self.outcomes.items())),
             "awaited": [reason_body(each) for each in self.awaited],
-            "health": health_body(self.check.diagnosis) | {"counts": self.rungs},
-            "unjudged": self.unjudged,
             "violations": dict(sorted(kinds.items())),
             "holds": {name: self._hold_body(hold) for name, hold in self.holds.items()},
             "requests": dict(self.requests),
@@ -161,7 +130,6 @@ class CellStatus:
                 "waiting": self.waiting,
                 "oldest": [self._move(move) for move in self.moves[:MOVES_SHOWN_MAX]],
             },
-            "balance": None if self.balance is None else asdict(self.balance),
             "alerts": list(self.alerts),
         }
 
@@ -212,6 +180,50 @@ class CellStatus:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellStatus(CellSummary):
+    """The state at one moment, diagnosed. `loads`, `leaders`: replicas by node as they stand, and
+    those that lead; `lag`: records of each input topic that no commit has taken in."""
+
+    cluster: Cluster
+    check: CheckResult
+    loads: Mapping[str, int]
+    leaders: Mapping[str, int]
+    lag: Mapping[str, int]
+    balance: RebalancePreview | None = None
+
+    @property
+    def is_healthy(self) -> bool:
+        """Return whether no shard is worse than degraded, nothing is held, and every stream could
+        be judged."""
+        fine = ("healthy", "rebalancing", "degraded")
+        return self.check.diagnosis.worst in fine and not (self.holds or self.unjudged)
+
+    @property
+    def unjudged(self) -> dict[str, str]:
+        """Return the streams in force whose policy this command cannot read, with the reason.
+
+        A plug-in that is not installed here, or a rule of a newer version.
+        """
+        return {str(each["stream"]): each["reasons"][0]["message"] for each in self.check.refused}
+
+    @property
+    def rungs(self) -> dict[str, dict[str, int]]:
+        """Count shards and streams by health, the worst first."""
+        found = self.check.diagnosis
+        shards = (health for each in found.shards.values() for health in each)
+        return {"streams": count_by_rung(found.streams.values()), "shards": count_by_rung(shards)}
+
+    def body(self) -> dict[str, Any]:
+        """The answer of `status`."""
+        return CellSummary.body(self) | {
+            "lag": dict(self.lag),
+            "health": health_body(self.check.diagnosis) | {"counts": self.rungs},
+            "unjudged": self.unjudged,
+            "balance": None if self.balance is None else asdict(self.balance),
+        }
+
+
 def read_status(
     live: StateRecords,
     at_ms: int,
@@ -222,31 +234,55 @@ def read_status(
 ) -> CellStatus:
     """Combine the live state, the input lag, the latest alerts (oldest first), the preview of a
     rebalance and the processes of the cell. Raises StreamingError where there is none."""
-    cluster, marker = live.cluster(), live.marker
+    cluster = live.cluster()
+    loads, leaders = live.count_replicas()
     return CellStatus(
-        at_ms=at_ms,
+        **_summary_fields(live, at_ms, alerts, processes),
         cluster=cluster,
-        nodes=tuple(live.nodes),
         check=check_cluster(Document(cluster), CheckOptions()),
-        loads=Counter(node for each in live.assignments for node in each.replicas),
-        leaders=Counter(each.replicas[0] for each in live.assignments if each.replicas),
-        marker=marker,
-        outcomes=Counter(str(decision.outcome) for decision in live.decisions),
-        moves=tuple(live.open_moves),
-        violations=tuple(live.violations),
-        holds=live.memory("hold"),
-        requests=live.memory("request"),
+        loads=loads,
+        leaders=leaders,
         lag=lag,
-        alerts=_select_alerts(alerts, at_ms),
         balance=balance,
-        processes=processes,
-        awaited=[
+    )
+
+
+def summarize_cell(
+    live: StateRecords,
+    at_ms: int,
+    alerts: Iterable[Mapping[str, Any]] = (),
+    processes: Sequence[ProcessSeen] = (),
+) -> CellSummary:
+    """Combine what the records say of the cell, the latest alerts (oldest first) and its processes.
+    Raises StreamingError where no reconciler has committed anything."""
+    return CellSummary(**_summary_fields(live, at_ms, alerts, processes))
+
+
+def _summary_fields(
+    live: StateRecords,
+    at_ms: int,
+    alerts: Iterable[Mapping[str, Any]],
+    processes: Sequence[ProcessSeen],
+) -> dict[str, Any]:
+    decisions = live.decisions
+    return {
+        "at_ms": at_ms,
+        "nodes": tuple(live.nodes),
+        "marker": live.marker,
+        "outcomes": Counter(str(decision.outcome) for decision in decisions),
+        "moves": tuple(live.open_moves),
+        "violations": tuple(live.violations),
+        "holds": live.memory("hold"),
+        "requests": live.memory("request"),
+        "alerts": _select_alerts(alerts, at_ms),
+        "processes": processes,
+        "awaited": [
             reason
-            for decision in live.decisions
+            for decision in decisions
             for reason in decision.reasons
             if reason.code is Code.REPLICAS_AWAITED
         ],
-    )
+    }
 
 
 def condition_text(view: NodeView) -> str:

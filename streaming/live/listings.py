@@ -42,11 +42,7 @@ class Listing:
 
 def nodes(live: StateRecords) -> ListingRows:
     """Every node: where it stands, whether it lives, what is ordered for it, what it holds."""
-    loads: Counter[str] = Counter()
-    led: Counter[str] = Counter()
-    for shard in live.assignments:
-        loads.update(shard.replicas)
-        led.update(shard.replicas[:1])
+    loads, led = live.count_replicas()
     coming, going = _count_moving(live)
     return [
         {
@@ -74,7 +70,7 @@ def nodes(live: StateRecords) -> ListingRows:
 
 def locations(live: StateRecords) -> ListingRows:
     """Every domain of every level, parents before what is in them."""
-    loads = {row["node"]: row["replicas"] for row in nodes(live)}
+    loads, _ = live.count_replicas()
     found: dict[str, dict[str, Any]] = {}
     for view in live.nodes:
         parts = view.attributes.location.split("/")[1:]

@@ -4,7 +4,7 @@
 what the offline tool reads from a file, so that the same code judges both.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import Any, Self
@@ -181,6 +181,12 @@ class StateRecords:
         """Return the reconciler's memory records of a kind, by name."""
         found = self._parse_sorted(MEMORY, codec.parse_memory)
         return {each.name: each.body for each in found if each.kind == kind}
+
+    def count_replicas(self) -> tuple[Counter[str], Counter[str]]:
+        """Count the replicas on each node, and those of them that lead."""
+        assignments = self.assignments
+        held = Counter(node for each in assignments for node in each.replicas)
+        return held, Counter(each.replicas[0] for each in assignments if each.replicas)
 
     def cluster(self) -> Cluster:
         """Return the published state as a cluster file: nodes, placed streams with replicas, and

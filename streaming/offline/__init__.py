@@ -26,7 +26,12 @@ from streaming.offline.explain import (
     move_body,
     stream_body,
 )
-from streaming.offline.nearest import NearestResult, choose_nearest
+from streaming.offline.nearest import (
+    NearestResult,
+    choose_nearest,
+    choose_replica,
+    locate_reader,
+)
 from streaming.offline.place import PlaceResult, place_streams
 from streaming.offline.plan import PlanOptions, PlanResult, plan_moves
 from streaming.offline.reassignment import (
@@ -82,12 +87,14 @@ __all__ = [
     "check_body",
     "check_cluster",
     "choose_nearest",
+    "choose_replica",
     "cluster_body",
     "cluster_text",
     "explain_streams",
     "flow_text",
     "health_body",
     "load_plan",
+    "locate_reader",
     "lost_nodes",
     "move_body",
     "parse_documents",

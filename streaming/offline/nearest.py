@@ -1,6 +1,6 @@
 """`placer nearest`: chooses the replica that each client of a cluster file should read from."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,11 +53,40 @@ def choose_nearest(
     whole = place_streams(document)
     rows: list[dict[str, Any]] = []
     for client in document.cluster.clients:
-        location = client.location or _resolve_location(client, known, cloud_form)
-        who = _reader(client, location, whole.state.topology)
+        who = locate_reader(client, whole.state.topology, known, cloud_form)
         for stream in document.cluster.streams:
             rows += _choices(whole, client, who, stream, exact)
     return NearestResult(whole, tuple(rows))
+
+
+def choose_replica(
+    who: Client,
+    replicas: Sequence[int],
+    topology: Topology,
+    states: Mapping[str, ReplicaState],
+    exact: bool = False,
+) -> Choice:
+    """Choose the replica of one shard that a client should read from. `replicas`: the indices of
+    its nodes, the leader's first; `states`: how far replicas are, by node id."""
+    rule = select_exact_rack if exact else select_nearest
+    return rule(who, replicas, topology, _freshness(states, topology.index))
+
+
+def locate_reader(
+    client: ClusterClient,
+    topology: Topology,
+    known: LocationMap | None = None,
+    cloud_form: str = "kubernetes",
+) -> Client:
+    """The client as the selector knows it. Without a location it stands where the mapping or its
+    tags say, else where its node does."""
+    place = client.location or _resolve_location(client, known, cloud_form)
+    located = UNLOCATED if place is None else parse_location(place)
+    assert isinstance(located, Location)
+    who = Client(client.id, located, tuple(sorted(client.tags.items())), client.host)
+    own = (n for n in topology.index.values() if is_own_node(who, n, topology))
+    node = next(own, None) if place is None else None
+    return who if node is None else replace(who, location=topology.locations[node])
 
 
 def _resolve_location(
@@ -65,16 +94,6 @@ def _resolve_location(
 ) -> str | None:
     found = None if known is None else known.locate(client.id, client.host)
     return found or cloud_location(client.tags, cloud_form)
-
-
-def _reader(client: ClusterClient, place: str | None, topology: Topology) -> Client:
-    """The client as the selector knows it; without a location it has that of its node."""
-    located = UNLOCATED if place is None else parse_location(place)
-    assert isinstance(located, Location)
-    who = Client(client.id, located, tuple(sorted(client.tags.items())), client.host)
-    own = (n for n in topology.index.values() if is_own_node(who, n, topology))
-    node = next(own, None) if place is None else None
-    return who if node is None else replace(who, location=topology.locations[node])
 
 
 def _choices(
@@ -90,11 +109,9 @@ def _choices(
         return
     topology, table = placed.state.topology, placed.state.table
     said = {**placed.cluster.replica_state, **stream.replica_state, **client.replica_state}
-    fresh = _freshness(said, topology.index)
     for shard in known.shards:
         replicas = [node for node in table.nodes(shard) if node != EMPTY]
-        rule = select_exact_rack if exact else select_nearest
-        choice: Choice = rule(who, replicas, topology, fresh)
+        choice = choose_replica(who, replicas, topology, said, exact)
         node = None if choice.node is None else topology.ids[choice.node]
         yield _row(client, stream.stream, table.number_of(shard), node, choice.reason)
 
