@@ -115,6 +115,9 @@ STREAMING: Mapping[str, set[str]] = {
     "requests": {
         *("errors", "codec", "settings", "brokers", "presence", "outbox", "recovery", "live"),
     },
+    "read_model": {
+        *("errors", "gc_pause", "codec", "settings", "brokers", "offline", "live"),
+    },
     "replay": {
         *("errors", "codec", "settings", "brokers", "administration", "outbox", "recovery"),
     },

@@ -168,7 +168,7 @@ class CommittedReader:
     def poll_bytes(self, timeout_seconds: float) -> list[RecordBytes]:
         """The next records without headers, nothing of them parsed; empty when none came within
         the time, or only ends of partitions did."""
-        messages: list[Any] = self._consumer.consume(RECORDS_PER_CALL_MAX, timeout=0)
+        messages: Any = self._consumer.consume(RECORDS_PER_CALL_MAX, timeout=0)
         if not messages:
             messages = self._consumer.consume(1, timeout=timeout_seconds)
         if not messages:
