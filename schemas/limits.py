@@ -50,6 +50,8 @@ RESOURCE = re.compile(RESOURCE_PATTERN)
 RESOURCE_NAMES_RESERVED = frozenset({"stream", "shard", "uid"})
 # A DNS name is at most 253 characters; the rest leaves room for a port.
 HOST_PATTERN = r"^[!-~]{1,260}$"
+# A person's or program's name as an authority gives it: a login, an address, a certificate's name.
+PRINCIPAL_PATTERN = r"^[ -~]{1,128}$"
 
 # Weights are shares of load. Six orders of magnitude either side keep every sum of ten million
 # replicas exact enough in float64, and no share becomes zero or infinite.

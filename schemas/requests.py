@@ -9,12 +9,14 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, StringConstraints
 
+from schemas import limits
 from schemas.base import Id, Message, Text
 
 # Maintenance and cordons end by themselves; beyond a month somebody has forgotten one.
 TTL_SECONDS_MAX = 31 * 86_400
 
 Target = Annotated[str, StringConstraints(min_length=1, max_length=2048)]
+Principal = Annotated[str, StringConstraints(pattern=limits.PRINCIPAL_PATTERN)]
 Ttl = Annotated[int, Field(ge=1, le=TTL_SECONDS_MAX)]
 
 
@@ -68,7 +70,7 @@ class OperatorRequest(Message):
         )
     )
     reason: Text | None = Field(default=None, description="Why, as free text for people.")
-    requested_by: Id | None = Field(
+    requested_by: Principal | None = Field(
         default=None,
         description="Who asked, as the HTTP interface that sent the request knows the person or "
         "program; absent: it was sent by other means.",
