@@ -118,6 +118,9 @@ STREAMING: Mapping[str, set[str]] = {
     "read_model": {
         *("errors", "gc_pause", "codec", "settings", "brokers", "offline", "live"),
     },
+    "api": {
+        *("errors", "settings", "observability", "presence", "live", "requests", "read_model"),
+    },
     "replay": {
         *("errors", "codec", "settings", "brokers", "administration", "outbox", "recovery"),
     },
@@ -138,7 +141,7 @@ STREAMING: Mapping[str, set[str]] = {
         *("errors", "codec", "runtime", "settings", "observability", "locations", "brokers"),
         *("administration", "recovery", "app", "offline", "live", "requests", "replay", "doctor"),
         *("kafka_bridge", "simulator", "rerun", "demo", "standby", "presence", "spark"),
-        "environment_archive",
+        *("environment_archive", "read_model", "api"),
     },
 }
 TABLES = {"placement": PLACEMENT, "streaming": STREAMING}

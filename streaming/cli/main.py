@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from streaming.cli.commands import (
+    api,
     apply,
     broker,
     check,
@@ -117,6 +118,7 @@ nearest.register(app)
 app.add_typer(kafka.app)
 simulate.register(app)
 demo.register(app)
+api.register(app)
 app.add_typer(dlq.app)
 doctor.register(app)
 record.register(app)

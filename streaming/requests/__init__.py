@@ -16,6 +16,7 @@ from streaming.requests.nodes import (
 )
 from streaming.requests.operators import (
     DryRun,
+    NoAnswer,
     dry_run,
     follow_progress,
     new_request_id,
@@ -41,6 +42,7 @@ __all__ = [
     "DryRun",
     "HandoverDone",
     "HandoverRefused",
+    "NoAnswer",
     "RedriveRefused",
     "Rehearsal",
     "StreamAnswer",

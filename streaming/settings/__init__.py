@@ -18,11 +18,12 @@ from streaming.settings.settings import (
     core_configuration,
     name_instance,
 )
-from streaming.settings.types import SECRET_KEY, URI
+from streaming.settings.types import LOOPBACK, SECRET_KEY, URI
 
 __all__ = [
     "ENV_DELIMITER",
     "ENV_PREFIX",
+    "LOOPBACK",
     "SECRET_KEY",
     "TIMEOUT_OPTIONS",
     "URI",
