@@ -44,14 +44,21 @@ class Committer:
 class Publisher:
     """Applies batches of events and commits them as the application does."""
 
-    def __init__(self, bootstrap: str, prefix: str, configuration: Configuration) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        prefix: str,
+        configuration: Configuration,
+        committer: Committer | None = None,
+    ) -> None:
+        """`committer`: that of a publisher before this one, to go on with."""
         self._outbox = Outbox(bootstrap, prefix, CELL, OUTPUTS, {})
         self._outbox.fence()
-        self._committer = Committer(configuration)
+        self.committer = committer or Committer(configuration)
 
     def apply(self, events: Sequence[Event], now: int) -> None:
         """One batch, one transaction."""
-        self._outbox.commit(self._committer.apply(events, now))
+        self._outbox.commit(self.committer.apply(events, now))
 
 
 def as_read(records: Iterable[OutRecord], offset: int = 0) -> list[RecordBytes]:
