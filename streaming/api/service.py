@@ -43,7 +43,7 @@ class Limits:
     """What is bounded, for each principal or address; see the README for the reasons."""
 
     lookups: RateLimit = field(
-        default_factory=lambda: RateLimit("shards", per_second=50_000, burst=100_000)
+        default_factory=lambda: RateLimit("shards", per_second=100_000, burst=200_000)
     )
     details: RateLimit = field(
         default_factory=lambda: RateLimit("lists and details", per_second=20, burst=100)

@@ -1,10 +1,10 @@
 """`make bench`: how fast and evenly we place and plan beside our peers, and the latency.
 
 `python -m tests.benchmarks placement`, `planning`, `resources`, `offline`, `latency`, `loads`,
-`saturation`, `recovery`, `reassignment` or `healing` measures one part. The first three run in this
-process and in those of the peers, the fourth runs the command line. For latency the application and
-the floor beneath it run as processes of their own, one after the other, on one embedded broker; the
-last two start brokers.
+`saturation`, `recovery`, `reassignment`, `healing` or `api` measures one part. The first three run
+in this process and in those of the peers, the fourth runs the command line. For latency the
+application and the floor beneath it run as processes of their own, one after the other, on one
+embedded broker; the last three start brokers.
 """
 
 import dataclasses
@@ -42,6 +42,7 @@ from tests.benchmarks import (
     reporting,
     resources,
     saturating,
+    serving,
 )
 from tests.benchmarks.measure import FLOOR, PLACER, Load, Plan, measure
 from tests.benchmarks.processes import BenchmarkFailed
@@ -233,6 +234,19 @@ def heal(quick: QuickOption = False, output: OutputOption = Output.TEXT) -> None
         found = healing.measure(extent, Path(scratch), tell)
     taken = {"healing": healing.body(found)}
     _report_part(output, about, taken, partial(healing.show, extent=extent, found=found))
+
+
+@app.command("api")
+def served(quick: QuickOption = False, output: OutputOption = Output.TEXT) -> None:
+    """Measure how soon the HTTP interface answers on a million shards, and how fast."""
+    about, extent = machine.describe(), serving.QUICK if quick else serving.FULL
+    with (
+        EmbeddedBroker() as broker,
+        Progress(console=Console(stderr=True), transient=True) as progress,
+    ):
+        tell = partial(_describe, progress, progress.add_task("", total=None))
+        found = serving.measure(extent, broker, tell)
+    _report_part(output, about, {"api": serving.body(found)}, partial(serving.show, found=found))
 
 
 def _report_part(
