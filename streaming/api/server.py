@@ -21,6 +21,8 @@ from streaming.settings import Settings
 GRACE_SECONDS = 5
 # Sockets and requests under way at once; beyond it a client hears 503 rather than nothing.
 CONNECTIONS_MAX = 4_000
+# Clients that wait for the loop to accept them, as uvicorn has it.
+BACKLOG = 2_048
 # Ticks come every second: a list is as old as one of them.
 PROCESSES_SECONDS = 1.0
 
@@ -51,6 +53,8 @@ class ApiServer:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self._socket.bind((options.host, options.port))
+            # From here on clients are not refused; they wait until the thread is there.
+            self._socket.listen(BACKLOG)
         except OSError as error:
             self._socket.close()
             raise AddressRefused(

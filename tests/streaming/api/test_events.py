@@ -47,7 +47,7 @@ class Stream:
             "type": "http", "method": "GET", "path": "/api/v1/events", "query_string": b"",
             "raw_path": b"/api/v1/events", "headers": self._headers, "client": ("127.0.0.1", 1),
             "scheme": "http", "server": ("127.0.0.1", 8750), "http_version": "1.1",
-            "asgi": {"version": "3.0", "spec_version": "2.4"},
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
         }  # fmt: skip
         self.task = asyncio.create_task(self._application(scope, self._receive, self._send))
         return self
