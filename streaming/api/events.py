@@ -169,5 +169,8 @@ class EventStream(StreamingResponse):
 
         try:
             await super().__call__(scope, receive, send_in_time)
+        except TimeoutError:
+            # The server closes the connection of an answer that was not finished.
+            return
         finally:
             self._on_end()

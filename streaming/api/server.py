@@ -64,6 +64,8 @@ class ApiServer:
         config = uvicorn.Config(
             app,
             log_config=None,
+            # A line for each request that is no HTTP would let strangers fill the log.
+            log_level="error",
             access_log=False,
             # The guard reads the header of a trusted proxy itself; nobody else may name a peer.
             proxy_headers=False,

@@ -63,7 +63,7 @@ def _add_shard(router: APIRouter, service: Service) -> None:
         etag = f'"{found.assignment["epoch"]}"'
         headers = {"ETag": etag, "Cache-Control": "no-cache"}
         given = request.headers.get("if-none-match", "")
-        if etag in (each.strip().removeprefix("W/") for each in given.split(",")):
+        if {etag, "*"} & {each.strip().removeprefix("W/") for each in given.split(",")}:
             return Response(None, 304, headers | service.marker_headers(marker))
         return service.answer(marker, _body(found), headers=headers)
 

@@ -96,6 +96,7 @@ def _parse_into(parsed: ParsedRecords, record: RecordBytes) -> None:
             shard = int(number)
         else:
             stream, shard = body["stream"], body["shard"]
+            _check_numbers(topic, body)
         parsed.by_shard.setdefault(topic, {}).setdefault(stream, {})[shard] = body
         return
     if topic == ALERTS:
@@ -106,6 +107,18 @@ def _parse_into(parsed: ParsedRecords, record: RecordBytes) -> None:
     parsed.by_key.setdefault(topic, {})[key] = body
     if topic == TOPOLOGY:
         parsed.views[key] = None if body is None else codec.parse_node(body)
+
+
+def _check_numbers(topic: str, body: Body) -> None:
+    """Raise where a body would not fit its columns: they are changed after all was read."""
+    numbers = [body["shard"]]
+    if topic == ASSIGNMENTS:
+        lists = (len(body[name]) for name in ("replicas", "adding", "removing"))
+        numbers += (body["epoch"], body["decided_at"], *lists)
+    else:
+        numbers += (body["at"], *body["amounts"].values(), len(body["node_id"]))
+    if min(numbers) < 0 or not all(type(each) is int for each in numbers):
+        raise ValueError(f"expected numbers from 0, found {numbers}")
 
 
 class StateSnapshot(StateRecords):

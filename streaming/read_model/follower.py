@@ -4,6 +4,7 @@ It runs in a thread of its own. While no broker answers the model stays as it wa
 it is; the client reconnects by itself and loses nothing.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +19,8 @@ from streaming.read_model.commit_cut import CommitCuts, Place
 from streaming.read_model.fold import Fold, parse_records
 from streaming.read_model.read_model import ReadModel
 from streaming.settings import Settings
+
+LOGGER = "placer.read_model"
 
 TOPICS = (*STATE_TOPICS, COMMITS, ALERTS)
 # How long it waits for a record before it looks whether it is to stop.
@@ -67,9 +70,16 @@ class ModelFollower:
             try:
                 self._follow()
             except StreamingError as error:
-                self._model.note_fault(str(error))
-                self._tell(f"{error}; the topics are read again in {RETRY_SECONDS:g} s")
-                self._stop.wait(RETRY_SECONDS)
+                self._begin_anew(str(error))
+            except Exception as error:
+                # A thread that dies would leave a model that grows stale without a reason.
+                logging.getLogger(LOGGER).exception("the read model met a fault of its own")
+                self._begin_anew(f"this is a bug of placer: {error!r}")
+
+    def _begin_anew(self, why: str) -> None:
+        self._model.note_fault(why)
+        self._tell(f"{why}; the topics are read again in {RETRY_SECONDS:g} s")
+        self._stop.wait(RETRY_SECONDS)
 
     def _follow(self) -> None:
         """Read the topics from the beginning and follow them until it is to stop. Raises

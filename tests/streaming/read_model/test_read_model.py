@@ -136,6 +136,33 @@ def test_records_that_cannot_be_read_change_nothing(scene: Scene) -> None:
     assert scene.model.find_epoch("orders", 0) is not None
 
 
+@pytest.mark.parametrize(
+    ("topic", "change"),
+    [
+        (ASSIGNMENTS, {"epoch": "7"}),
+        (ASSIGNMENTS, {"shard": -1}),
+        (ASSIGNMENTS, {"replicas": 5}),
+        (ASSIGNMENTS, {"decided_at": None}),
+        (ASSIGNMENTS, {"epoch": True}),
+        (SHARD_LOADS, {"amounts": {"disk": 1.5}}),
+        (SHARD_LOADS, {"at": None}),
+    ],
+)
+def test_what_would_not_fit_a_column_is_refused_before(
+    scene: Scene, topic: str, change: dict[str, Any]
+) -> None:
+    body = {
+        "stream": "s", "shard": 0, "epoch": 1, "replicas": ["n1"], "adding": [], "removing": [],
+        "decided_at": 1, "amounts": {"disk": 7}, "node_id": "n1", "at": 5,
+    }  # fmt: skip
+    record = RecordBytes(topic, 0, 5, b"s/0", orjson.dumps(body))
+    assert parse_records([record], PREFIX).by_shard == {topic: {"s": {0: body}}}
+    broken = record._replace(value=orjson.dumps(body | change))
+    with pytest.raises(RecordUnreadable):
+        scene.model.commit([broken])
+    assert scene.model.count_shards() == 5
+
+
 def test_before_the_first_commit_it_says_what_is_missing() -> None:
     model = ReadModel(CELL, PREFIX)
     with pytest.raises(NotReady, match="are being read"):
