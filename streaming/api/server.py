@@ -121,13 +121,17 @@ class ProcessList:
         self._seen: Sequence[ProcessSeen] = ()
 
     def __call__(self) -> Sequence[ProcessSeen]:
-        """List them, the active one first; none while no broker answers."""
+        """List them, the active one first; none while no broker answers, or where this user may
+        not read the ticks: the role `readers` reads what is decided alone."""
         with self._lock:
             now = time.monotonic()
             if self._model.fault is not None:
                 return ()
             if self._read_at is None or now - self._read_at > PROCESSES_SECONDS:
                 epoch, at_ms = self._model.marker.writer_epoch, time.time_ns() // 1_000_000
-                self._seen = read_processes(*self._at, self._options, epoch, at_ms)
                 self._read_at = now
+                try:
+                    self._seen = read_processes(*self._at, self._options, epoch, at_ms)
+                except StreamingError:
+                    self._seen = ()
             return self._seen

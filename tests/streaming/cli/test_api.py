@@ -13,8 +13,10 @@ import pytest
 import trustme
 from typer.testing import Result
 
-from streaming.api import ApiServer, ServerOptions
+from streaming.api import ApiServer, ProcessList, ServerOptions, server
 from streaming.api.server import AddressRefused
+from streaming.errors import BrokerUnreachable
+from streaming.settings import load_settings
 from tests.builders.api_service import TOKEN, ServedModel
 from tests.systems.waiting import until
 
@@ -107,3 +109,18 @@ def test_a_key_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AddressRefused, match="cannot be used for TLS") as found:
         serve(ServedModel(), ServerOptions(port=0, certificate=wrong, key=wrong))
     assert TOKEN not in str(found.value)
+
+
+def test_processes_that_cannot_be_read_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    served = ServedModel().fill()
+    asked: list[int] = []
+
+    def refuse(*_: object) -> None:
+        asked.append(1)
+        raise BrokerUnreachable("this user may not read nodes.v1")
+
+    monkeypatch.setattr(server, "read_processes", refuse)
+    listed = ProcessList(load_settings(None, {}), served.model)
+    assert (listed(), listed(), asked) == ((), (), [1])
+    served.model.note_fault("no broker answers")
+    assert (listed(), asked) == ((), [1])
