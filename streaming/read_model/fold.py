@@ -96,7 +96,7 @@ def _parse_into(parsed: ParsedRecords, record: RecordBytes) -> None:
             shard = int(number)
         else:
             stream, shard = body["stream"], body["shard"]
-            _check_numbers(topic, body)
+            _check_columns(topic, body)
         parsed.by_shard.setdefault(topic, {}).setdefault(stream, {})[shard] = body
         return
     if topic == ALERTS:
@@ -109,16 +109,26 @@ def _parse_into(parsed: ParsedRecords, record: RecordBytes) -> None:
         parsed.views[key] = None if body is None else codec.parse_node(body)
 
 
-def _check_numbers(topic: str, body: Body) -> None:
-    """Raise where a body would not fit its columns: they are changed after all was read."""
-    numbers = [body["shard"]]
+def _check_columns(topic: str, body: Body) -> None:
+    """Raise where a body would not fit its columns: they are changed after all was read. A million
+    pass here, hence one expression and no loop for an assignment."""
+    shard = body["shard"]
+    fits = type(shard) is int and shard >= 0
     if topic == ASSIGNMENTS:
-        lists = (len(body[name]) for name in ("replicas", "adding", "removing"))
-        numbers += (body["epoch"], body["decided_at"], *lists)
+        epoch = body["epoch"]
+        fits = (
+            fits
+            and type(epoch) is int
+            and epoch >= 0
+            and type(body["decided_at"]) is int
+            and type(body["replicas"]) is type(body["adding"]) is type(body["removing"]) is list
+        )
     else:
-        numbers += (body["at"], *body["amounts"].values(), len(body["node_id"]))
-    if min(numbers) < 0 or not all(type(each) is int for each in numbers):
-        raise ValueError(f"expected numbers from 0, found {numbers}")
+        amounts = body["amounts"].values()
+        fits = fits and type(body["at"]) is int and type(body["node_id"]) is str
+        fits = fits and all(type(each) is int and each >= 0 for each in amounts)
+    if not fits:
+        raise ValueError("a number or list is none")
 
 
 class StateSnapshot(StateRecords):
