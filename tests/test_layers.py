@@ -129,6 +129,8 @@ STREAMING: Mapping[str, set[str]] = {
     },
     # A Kafka cluster as the system that is placed: knows neither the core nor the stream.
     "kafka_bridge": {"errors", "brokers", "administration"},
+    # For the systems whose replicas are placed: knows the topics, and nothing of the stream.
+    "client": {"errors", "brokers"},
     # A whole system on one machine.
     "simulator": {"errors", "settings", "brokers"},
     "rerun": {"errors", "runtime", "brokers", "administration", "replay", "simulator"},

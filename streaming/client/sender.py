@@ -1,0 +1,123 @@
+"""Writes input messages: checked before they are sent, in order per key, sent until they arrive.
+
+The executor, the requester and the node's agent each have a `Sender`. The producer is idempotent
+and waits for all copies; a record that the client gave up, as after minutes without a broker, is
+sent again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import orjson
+from pydantic import ValidationError
+
+from schemas.base import Message, describe
+from schemas.envelope import encode_headers
+from schemas.topics import full_name
+from streaming.brokers import make_producer
+from streaming.errors import StreamingError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from confluent_kafka import KafkaError
+    from confluent_kafka import Message as SentMessage
+
+LOG = logging.getLogger("streaming.client")
+# A broker that restarts is back well before.
+FLUSH_TIMEOUT_SECONDS = 30.0
+# A full queue of the client is given so long to drain before a record is tried again.
+QUEUE_FULL_WAIT_SECONDS = 0.01
+
+_Model = TypeVar("_Model", bound=Message)
+
+
+class MessageRefused(StreamingError):
+    """A message would be refused by the reconciler; the text names the field and what it takes."""
+
+
+class NotDelivered(StreamingError):
+    """Records have not reached a broker in time. They may still arrive, and none of them twice."""
+
+
+class Sender:
+    """Sends messages of one client to the topics under a prefix. Safe for threads.
+
+    Raises BrokerUnreachable, ConnectionUntrusted, AccessRefused when it is made.
+    """
+
+    def __init__(
+        self, bootstrap: str, prefix: str, name: str, options: Mapping[str, str] | None = None
+    ) -> None:
+        """`name`: who speaks, for the records' source."""
+        self._prefix, self._name = prefix, name
+        self._producer = make_producer(bootstrap, options)
+        self._lock = threading.Lock()
+        self._unconfirmed = 0
+
+    def send(self, topic: str, message: Message, identity: str | None = None) -> None:
+        """Put a message in the queue, and return. `topic`: its short name; `identity`: the record's
+        id, which a repetition shares."""
+        key = message.record_key()
+        headers = encode_headers(
+            type(message).__name__,
+            cell=self._name,
+            id=identity or uuid.uuid4().hex,
+            subject=key,
+            time_ms=now_ms(),
+        )
+        value = orjson.dumps(message.model_dump(mode="json", exclude_none=True))
+        with self._lock:
+            self._unconfirmed += 1
+        self._produce(full_name(topic, self._prefix), key.encode(), value, [*headers])
+
+    def poll(self) -> None:
+        """Take note of what has arrived; to be called now and then."""
+        self._producer.poll(0)
+
+    def flush(self, timeout_seconds: float = FLUSH_TIMEOUT_SECONDS) -> None:
+        """Wait until everything has arrived. Raises NotDelivered."""
+        deadline = time.monotonic() + timeout_seconds
+        while self._unconfirmed and time.monotonic() < deadline:
+            self._producer.flush(max(0.0, deadline - time.monotonic()))
+        if self._unconfirmed:
+            raise NotDelivered(
+                f"{self._unconfirmed} records of {self._name} have not reached a broker within "
+                f"{timeout_seconds:g} s; look whether the brokers answer, then try again"
+            )
+
+    def _produce(self, topic: str, key: bytes, value: bytes, headers: list[Any]) -> None:
+        def note(error: KafkaError | None, _: SentMessage) -> None:
+            if error is None:
+                with self._lock:
+                    self._unconfirmed -= 1
+                return
+            LOG.warning("a record of %s to %s is sent again: %s", self._name, topic, error.str())
+            self._produce(topic, key, value, headers)
+
+        while True:
+            try:
+                self._producer.produce(topic, value, key, headers=headers, on_delivery=note)
+            except BufferError:
+                self._producer.poll(QUEUE_FULL_WAIT_SECONDS)
+            else:
+                return
+
+
+def make_message(kind: type[_Model], fields: Mapping[str, Any]) -> _Model:
+    """Make a message; fields that are None are left out. Raises MessageRefused."""
+    given = {name: value for name, value in fields.items() if value is not None}
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        raise MessageRefused(f"{kind.__name__}: {describe(error, given)[1]}") from error
+
+
+def now_ms() -> int:
+    """Return the time in ms since the epoch, UTC."""
+    return time.time_ns() // 1_000_000
