@@ -130,7 +130,7 @@ STREAMING: Mapping[str, set[str]] = {
     # A Kafka cluster as the system that is placed: knows neither the core nor the stream.
     "kafka_bridge": {"errors", "brokers", "administration"},
     # For the systems whose replicas are placed: knows the topics, and nothing of the stream.
-    "client": {"errors", "brokers"},
+    "client": {"errors", "codec", "brokers"},
     # A whole system on one machine.
     "simulator": {"errors", "settings", "brokers"},
     "rerun": {"errors", "runtime", "brokers", "administration", "replay", "simulator"},
@@ -142,8 +142,8 @@ STREAMING: Mapping[str, set[str]] = {
     "cli": {
         *("errors", "codec", "runtime", "settings", "observability", "locations", "brokers"),
         *("administration", "recovery", "app", "offline", "live", "requests", "replay", "doctor"),
-        *("kafka_bridge", "simulator", "rerun", "demo", "standby", "presence", "spark"),
-        *("environment_archive", "read_model", "api"),
+        *("kafka_bridge", "conformance", "simulator", "rerun", "demo", "standby", "presence"),
+        *("spark", "environment_archive", "read_model", "api"),
     },
 }
 TABLES = {"placement": PLACEMENT, "streaming": STREAMING}

@@ -1,28 +1,58 @@
 """Client library of the reconciler: executors, readers of placements, requests, agents of nodes.
 
 For systems whose replicas are placed; no part of the application imports it. It knows the topics
-and neither Spark nor the planner. Imports `brokers`, `errors`.
+and neither Spark nor the planner. Imports `brokers`, `codec`, `errors`.
 """
 
 from streaming.client.carrying import Retries
 from streaming.client.executor import Executor
 from streaming.client.moves import Move, Replica, ShardAssignment, ShardId
+from streaming.client.node_agent import DrainRefused, NodeAgent, NodeIdTaken
+from streaming.client.placement_view import (
+    Change,
+    EpochAwaited,
+    LocationMalformed,
+    Nearest,
+    PlacementView,
+    ViewFreshness,
+)
+from streaming.client.requester import (
+    DecisionAwaited,
+    Requester,
+    RequestOvertaken,
+    StreamNotThere,
+    StreamThere,
+)
 from streaming.client.schedule import Limits
 from streaming.client.sender import MessageRefused, NotDelivered
 from streaming.client.store import MoveCalledOff, MoveRefused, Progress, ReplicaStore
 
 __all__ = [
+    "Change",
+    "DecisionAwaited",
+    "DrainRefused",
+    "EpochAwaited",
     "Executor",
     "Limits",
+    "LocationMalformed",
     "MessageRefused",
     "Move",
     "MoveCalledOff",
     "MoveRefused",
+    "Nearest",
+    "NodeAgent",
+    "NodeIdTaken",
     "NotDelivered",
+    "PlacementView",
     "Progress",
     "Replica",
     "ReplicaStore",
+    "RequestOvertaken",
+    "Requester",
     "Retries",
     "ShardAssignment",
     "ShardId",
+    "StreamNotThere",
+    "StreamThere",
+    "ViewFreshness",
 ]
