@@ -131,6 +131,7 @@ STREAMING: Mapping[str, set[str]] = {
     "kafka_bridge": {"errors", "brokers", "administration"},
     # For the systems whose replicas are placed: knows the topics, and nothing of the stream.
     "client": {"errors", "codec", "brokers"},
+    "conformance": {"errors", "brokers", "administration"},
     # A whole system on one machine.
     "simulator": {"errors", "settings", "brokers"},
     "rerun": {"errors", "runtime", "brokers", "administration", "replay", "simulator"},

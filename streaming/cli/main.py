@@ -14,6 +14,7 @@ from streaming.cli.commands import (
     apply,
     broker,
     check,
+    conformance,
     demo,
     describe,
     dlq,
@@ -117,6 +118,7 @@ explain.register(app)
 nearest.register(app)
 app.add_typer(kafka.app)
 simulate.register(app)
+conformance.register(app)
 demo.register(app)
 api.register(app)
 app.add_typer(dlq.app)

@@ -1,0 +1,338 @@
+"""The scenarios: what is published for an executor, and which clause each answer holds or breaks.
+
+Three groups, each with an executor that was started anew: copies as fast as they are, copies that
+take `COPY_SECONDS`, copies that fail.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streaming.conformance.acknowledgements import (
+    ACCEPTED,
+    COMPLETED,
+    FAILED,
+    PROGRESSED,
+    STOPPED,
+    find_overlap,
+)
+from streaming.conformance.clauses import Clause
+from streaming.conformance.reconciler import Output, assigned, make_move, now_ms, told
+from streaming.conformance.stage import START_PATIENCE_SECONDS, Scene
+from streaming.conformance.subject import COPY_FAILS, COPY_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streaming.conformance.reconciler import PlayedShard
+
+# A copy that fails is tried again a few times, with growing pauses, before it is given up: a minute
+# with the patience that ships.
+FAILURE_PATIENCE_FACTOR = 6
+# What is copied again takes `COPY_SECONDS`; what is there already, a fraction of them.
+AGAIN_SHARE = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A scenario by its name; `clauses`: what it tries."""
+
+    name: str
+    play: Callable[[Scene], None]
+    clauses: tuple[Clause, ...]
+
+
+def carry_out(scene: Scene, shard: PlayedShard, move: dict[str, Any]) -> None:
+    """Play a move from its issue to its completion, which is not answered yet."""
+    allowed = scene.stage.patience_seconds + scene.stage.copy_seconds
+    take_on(scene, shard, move)
+    scene.expect(Clause.ACKNOWLEDGE, COMPLETED, shard, move, seconds=allowed)
+
+
+def take_on(scene: Scene, shard: PlayedShard, move: dict[str, Any]) -> None:
+    """Play a move from its issue to where it is known to be accepted."""
+    scene.expect(Clause.ACKNOWLEDGE, ACCEPTED, shard, move)
+    scene.stand_in.tell(move, "accepted")
+
+
+def play_replace(scene: Scene) -> None:
+    shard = scene.shard()
+    old = shard.replicas[0]
+    scene.expect_holds(Clause.CREATE, shard, old, True)
+    move = scene.replace(shard)
+    carry_out(scene, shard, move)
+    scene.check_holds(Clause.ACKNOWLEDGE, shard, scene.spare, True)
+    scene.check_holds(Clause.DELETE, shard, old, True)
+    scene.stand_in.complete(shard, move)
+    scene.expect_holds(Clause.DELETE, shard, old, False)
+
+
+def play_add(scene: Scene) -> None:
+    shard = scene.shard()
+    move = scene.stand_in.issue(shard, "add", add=scene.spare, slot=2)
+    carry_out(scene, shard, move)
+    scene.check_holds(Clause.ACKNOWLEDGE, shard, scene.spare, True)
+    scene.stand_in.complete(shard, move)
+
+
+def play_remove(scene: Scene) -> None:
+    shard = scene.shard()
+    gone = shard.replicas[1]
+    scene.expect_holds(Clause.CREATE, shard, gone, True)
+    move = scene.stand_in.issue(shard, "remove", remove=gone, slot=1)
+    carry_out(scene, shard, move)
+    scene.check_holds(Clause.DELETE, shard, gone, True)
+    scene.stand_in.complete(shard, move)
+    scene.expect_holds(Clause.DELETE, shard, gone, False)
+
+
+def play_leader(scene: Scene) -> None:
+    shard = scene.shard()
+    move = scene.stand_in.issue(shard, "leader", leader=shard.replicas[1])
+    scene.expect(Clause.LEADER, ACCEPTED, shard, move)
+    scene.stand_in.tell(move, "accepted")
+    scene.expect(Clause.LEADER, COMPLETED, shard, move)
+    scene.stand_in.complete(shard, move)
+
+
+def play_called_off_before(scene: Scene) -> None:
+    shard = scene.shard()
+    shard.epoch += 1
+    move = make_move(shard, "replace", remove=shard.replicas[0], add=scene.spare)
+    scene.stand_in.end(shard, move, "cancelled")
+    scene.expect(Clause.STOP, STOPPED, shard, move)
+    is_begun = scene.stage.find(ACCEPTED, shard, move) is not None
+    scene.note(Clause.STOP, not is_begun, "a move was accepted that was cancelled before")
+    for _ in range(2):
+        since = len(scene.stage.said)
+        scene.stand_in.remind(move)
+        scene.expect(Clause.REMIND, STOPPED, shard, move, since=since)
+
+
+def play_called_off_after(scene: Scene) -> None:
+    shard = scene.shard()
+    move = scene.replace(shard)
+    carry_out(scene, shard, move)
+    scene.stand_in.end(shard, move, "expired")
+    scene.expect(Clause.STOP, STOPPED, shard, move)
+    scene.check_holds(Clause.CLEAN, shard, scene.spare, False)
+
+
+def play_expired(scene: Scene) -> None:
+    shard = scene.shard()
+    move = scene.replace(shard, deadline=now_ms() - 1)
+    scene.expect_none(Clause.DEADLINE, [ACCEPTED, COMPLETED], shard, move)
+    scene.stand_in.end(shard, move, "expired")
+    scene.expect(Clause.STOP, STOPPED, shard, move)
+
+
+def play_epoch_passed(scene: Scene) -> None:
+    shard = scene.shard()
+    move = make_move(shard, "replace", remove=shard.replicas[0], add=scene.spare)
+    shard.epoch += 1
+    scene.stand_in.publish(assigned(shard))
+    # The two topics are fetched apart: the assignment has to be read before the move comes.
+    scene.stage.fence(scene.stage.patience_seconds)
+    scene.stand_in.publish(told(move))
+    scene.expect_none(Clause.EPOCH, [ACCEPTED, COMPLETED], shard, move)
+    scene.stand_in.end(shard, move, "cancelled")
+
+
+def play_epoch_awaited(scene: Scene) -> None:
+    shard = scene.shard()
+    shard.epoch += 1
+    move = make_move(shard, "replace", remove=shard.replicas[0], add=scene.spare)
+    scene.stand_in.publish(told(move))
+    scene.expect_none(Clause.EPOCH, [ACCEPTED, COMPLETED], shard, move)
+    scene.stand_in.publish(assigned(shard, move))
+    scene.expect(Clause.EPOCH, ACCEPTED, shard, move)
+    scene.stand_in.tell(move, "accepted")
+    scene.expect(Clause.ACKNOWLEDGE, COMPLETED, shard, move)
+    scene.stand_in.complete(shard, move)
+
+
+def play_aborted(scene: Scene) -> None:
+    shard = scene.shard()
+    shard.epoch += 1
+    move = make_move(shard, "replace", remove=shard.replicas[0], add=scene.spare)
+    scene.stand_in.publish(told(move), assigned(shard, move), aborts=True)
+    scene.expect_none(Clause.COMMITTED, [ACCEPTED, COMPLETED], shard, move)
+
+
+def play_twice(scene: Scene) -> None:
+    shard = scene.shard()
+    move = scene.replace(shard)
+    scene.stand_in.publish(told(move), assigned(shard, move))
+    carry_out(scene, shard, move)
+    since = len(scene.stage.said)
+    scene.stand_in.publish(told({**move, "state": "issued"}), assigned(shard, move))
+    scene.stage.fence(scene.stage.patience_seconds)
+    scene.stand_in.complete(shard, move)
+    scene.stand_in.publish(told(move), assigned(shard))
+    if not scene.stage.fence(scene.stage.patience_seconds):
+        scene.leave_out(Clause.ONCE, "the executor did not go on with other shards")
+        return
+    again = scene.stage.find(ACCEPTED, shard, move, since)
+    scene.note(Clause.ONCE, again is None, "a move was accepted again after its completion")
+
+
+def play_stopped_while_copying(scene: Scene) -> None:
+    shard = scene.shard()
+    move = scene.replace(shard)
+    take_on(scene, shard, move)
+    scene.stand_in.end(shard, move, "cancelled")
+    scene.expect(Clause.STOP, STOPPED, shard, move)
+    scene.stage.wait(
+        lambda: scene.stage.find(COMPLETED, shard, move) is not None, scene.stage.copy_seconds
+    )
+    went_on = scene.stage.find(COMPLETED, shard, move) is not None
+    scene.note(Clause.STOP, not went_on, "the copy went on: MoveCompleted came after all")
+    scene.check_holds(Clause.CLEAN, shard, scene.spare, False)
+
+
+def play_superseded(scene: Scene) -> None:
+    shard = scene.shard()
+    first = scene.replace(shard)
+    take_on(scene, shard, first)
+    second = scene.stand_in.supersede(shard, first, remove=shard.replicas[1], add=scene.spare)
+    scene.expect(Clause.STOP, STOPPED, shard, first)
+    carry_out(scene, shard, second)
+    scene.stand_in.complete(shard, second)
+    said = [each for each in scene.stage.said if each.key == shard.key]
+    overlap = find_overlap(said)
+    scene.note(Clause.ORDER, overlap is None, "the second move began while the first was under way")
+
+
+def play_progress(scene: Scene) -> None:
+    shard = scene.shard()
+    lease_ms = int(scene.stage.copy_seconds * 1000)
+    move = scene.replace(shard, deadline=now_ms() + lease_ms)
+    take_on(scene, shard, move)
+    # Half of the lease, and as much again for a machine that is busy.
+    report = scene.expect(Clause.PROGRESS, PROGRESSED, shard, move, seconds=lease_ms / 1000)
+    progress = {name: report.body.get(name) for name in ("bytes_done", "bytes_total")}
+    renewed = {"renewed_at": now_ms(), "deadline": now_ms() + 4 * lease_ms}
+    known = {name: value for name, value in progress.items() if value is not None}
+    scene.stand_in.tell(move, "accepted", **renewed, **known)
+    allowed = scene.stage.patience_seconds + scene.stage.copy_seconds
+    scene.expect(Clause.ACKNOWLEDGE, COMPLETED, shard, move, seconds=allowed)
+    scene.stand_in.complete(shard, move)
+
+
+def play_killed_while_copying(scene: Scene) -> None:
+    shard = scene.shard()
+    move = scene.replace(shard)
+    take_on(scene, shard, move)
+    restart(scene)
+    allowed = scene.stage.patience_seconds + 2 * scene.stage.copy_seconds
+    scene.expect(Clause.RESTART, COMPLETED, shard, move, seconds=allowed)
+    scene.check_holds(Clause.RESTART, shard, scene.spare, True)
+    scene.stand_in.complete(shard, move)
+
+
+def play_killed_after_copying(scene: Scene) -> None:
+    shard = scene.shard()
+    move = scene.replace(shard)
+    carry_out(scene, shard, move)
+    since = len(scene.stage.said)
+    restart(scene)
+    ready_ms, copy_seconds = now_ms(), scene.stage.copy_seconds
+    # An executor that keeps what it has said need not say it again; another copy takes this long,
+    # and as much again on a machine that is busy.
+    scene.stage.wait(
+        lambda: scene.stage.find(COMPLETED, shard, move, since) is not None, 2 * copy_seconds
+    )
+    told_again = scene.stage.find(COMPLETED, shard, move, since)
+    is_quick = told_again is None or told_again.at_ms - ready_ms < AGAIN_SHARE * copy_seconds * 1000
+    scene.note(Clause.RESTART, is_quick, "what was copied before the restart was copied again")
+    scene.check_holds(Clause.RESTART, shard, scene.spare, True)
+    scene.stand_in.complete(shard, move)
+
+
+def play_called_off_while_away(scene: Scene) -> None:
+    shard = scene.shard()
+    move = scene.replace(shard)
+    take_on(scene, shard, move)
+    since = len(scene.stage.said)
+    scene.stage.subject.kill()
+    scene.stand_in.end(shard, move, "expired")
+    restart(scene)
+    scene.stand_in.remind(move)
+    scene.expect(Clause.RESTART, STOPPED, shard, move, since=since)
+    scene.check_holds(Clause.CLEAN, shard, scene.spare, False)
+
+
+def play_dropped(scene: Scene) -> None:
+    shard = scene.shard()
+    move = scene.replace(shard)
+    take_on(scene, shard, move)
+    scene.stand_in.drop(shard, [move])
+    scene.expect(Clause.DROP, STOPPED, shard, move)
+    for node_id in scene.stage.nodes:
+        scene.expect_holds(Clause.DROP, shard, node_id, False)
+
+
+def play_failing(scene: Scene) -> None:
+    shard = scene.shard()
+    move = scene.replace(shard)
+    take_on(scene, shard, move)
+
+    def is_ended() -> bool:
+        return any(scene.stage.find(word, shard, move) for word in (FAILED, COMPLETED))
+
+    scene.stage.wait(is_ended, FAILURE_PATIENCE_FACTOR * scene.stage.patience_seconds)
+    if scene.stage.find(COMPLETED, shard, move):
+        scene.leave_out(Clause.FAIL, f"copies succeed although {COPY_FAILS} is set")
+        scene.stand_in.complete(shard, move)
+        return
+    failed = scene.expect(Clause.FAIL, FAILED, shard, move)
+    scene.note(Clause.FAIL, bool(failed.body.get("reason")), "MoveFailed says no reason")
+    scene.check_holds(Clause.CLEAN, shard, scene.spare, False)
+    scene.stand_in.end(shard, move, "failed", Output("moves.v1", move["move_id"], None))
+
+
+def play_long_copy(scene: Scene) -> bool:
+    """Try whether copies take as long as they are asked to; returns whether they do."""
+    shard = scene.shard()
+    move = scene.replace(shard)
+    began = scene.expect(Clause.ACKNOWLEDGE, ACCEPTED, shard, move)
+    carry_out(scene, shard, move)
+    ended = scene.stage.find(COMPLETED, shard, move)
+    scene.stand_in.complete(shard, move)
+    asked_ms = scene.stage.copy_seconds * 1000
+    return ended is not None and ended.at_ms - began.at_ms >= AGAIN_SHARE * asked_ms
+
+
+def restart(scene: Scene) -> None:
+    """Kill the executor and start it again; it has read the topics when this returns."""
+    scene.stage.subject.kill()
+    scene.stage.subject.start()
+    scene.stage.fence(START_PATIENCE_SECONDS)
+
+
+QUICK = (
+    Scenario("replace", play_replace, (Clause.ACKNOWLEDGE, Clause.CREATE, Clause.DELETE)),
+    Scenario("add", play_add, (Clause.ACKNOWLEDGE,)),
+    Scenario("remove", play_remove, (Clause.ACKNOWLEDGE, Clause.DELETE)),
+    Scenario("called-off-before", play_called_off_before, (Clause.STOP, Clause.REMIND)),
+    Scenario("called-off-after", play_called_off_after, (Clause.STOP, Clause.CLEAN)),
+    Scenario("expired", play_expired, (Clause.DEADLINE, Clause.STOP)),
+    Scenario("epoch-passed", play_epoch_passed, (Clause.EPOCH,)),
+    Scenario("epoch-awaited", play_epoch_awaited, (Clause.EPOCH, Clause.ACKNOWLEDGE)),
+    Scenario("aborted", play_aborted, (Clause.COMMITTED,)),
+    Scenario("twice", play_twice, (Clause.ONCE,)),
+)
+LEADING = (Scenario("leader", play_leader, (Clause.LEADER,)),)
+SLOW = (
+    Scenario("stopped-while-copying", play_stopped_while_copying, (Clause.STOP, Clause.CLEAN)),
+    Scenario("superseded", play_superseded, (Clause.ORDER, Clause.STOP)),
+    Scenario("progress", play_progress, (Clause.PROGRESS,)),
+    Scenario("killed-while-copying", play_killed_while_copying, (Clause.RESTART,)),
+    Scenario("killed-after-copying", play_killed_after_copying, (Clause.RESTART,)),
+    Scenario("called-off-while-away", play_called_off_while_away, (Clause.RESTART, Clause.CLEAN)),
+    Scenario("dropped", play_dropped, (Clause.DROP,)),
+)
+FAILING = (Scenario("failing", play_failing, (Clause.FAIL, Clause.CLEAN)),)
+SCENARIOS = (*QUICK, *LEADING, *SLOW, *FAILING)
+LONG_COPIES = f"copies do not take the time that {COPY_SECONDS} asks for"

@@ -1,0 +1,132 @@
+"""Goal: an executor that keeps the contract is found to, and each clause that one breaks is named.
+
+Method: the example of `deploy/examples` as a process on the embedded broker, as it is and with one
+fault each; the simulated executor; the command as a person runs it.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from typer.testing import Result
+
+from streaming.conformance import CLAUSES, Clause, Examination, Findings, Verdict, examine
+from streaming.runtime import EmbeddedBroker
+from tests.test_tidy import ROOT
+
+EXECUTOR = (sys.executable, str(ROOT / "tests" / "builders" / "examined_executor.py"))
+# Replicas are files: the shell answers sooner than a program that has to be loaded.
+PROBE = """sh -c 'test -e "$STORE/$2/$0.$1"'"""
+# A process that starts takes a second or two, an answer far less.
+PATIENCE_SECONDS = 4.0
+COPY_SECONDS = 2.0
+# What each fault is seen in, so that not all is played for each.
+FAULTS = {
+    Clause.COMMITTED: ("aborted",),
+    Clause.CREATE: ("replace",),
+    Clause.ACKNOWLEDGE: ("add",),
+    Clause.WELL_FORMED: ("add",),
+    Clause.ORDER: ("superseded",),
+    Clause.EPOCH: ("epoch-passed",),
+    Clause.DEADLINE: ("expired",),
+    Clause.ONCE: ("twice",),
+    Clause.STOP: ("called-off-before",),
+    Clause.REMIND: ("called-off-before",),
+    Clause.CLEAN: ("called-off-after",),
+    Clause.DELETE: ("replace",),
+    Clause.PROGRESS: ("progress",),
+    Clause.FAIL: ("failing",),
+    Clause.RESTART: ("killed-after-copying",),
+    Clause.DROP: ("dropped",),
+    Clause.LEADER: ("leader",),
+}
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+def run(
+    broker: EmbeddedBroker, prefix: str, tmp_path: Path, only: tuple[str, ...] = ()
+) -> Findings:
+    asked = Examination(
+        EXECUTOR,
+        broker.bootstrap_servers,
+        prefix,
+        tmp_path / "executor.log",
+        probe=PROBE,
+        has_leader_moves=True,
+        only=frozenset(only),
+        patience_seconds=PATIENCE_SECONDS,
+        copy_seconds=COPY_SECONDS,
+    )
+    return examine(asked, lambda _: None)
+
+
+def test_the_library_keeps_every_clause(
+    broker: EmbeddedBroker, prefix: str, tmp_path: Path, environment: None
+) -> None:
+    findings = run(broker, prefix, tmp_path)
+    wrong = {clause: findings.why(clause) for clause in CLAUSES}
+    assert {why for why in wrong.values() if why} == set()
+    assert {findings.verdict(clause) for clause in CLAUSES} == {Verdict.HELD}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("clause", FAULTS)
+def test_a_broken_executor_is_caught_by_the_clause_that_it_breaks(
+    clause: Clause,
+    broker: EmbeddedBroker,
+    prefix: str,
+    tmp_path: Path,
+    environment: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("BREAKS", clause)
+    findings = run(broker, prefix, tmp_path, FAULTS[clause])
+    assert clause in findings.broken
+    assert findings.why(clause)
+
+
+def test_every_clause_is_broken_by_some_executor() -> None:
+    assert set(FAULTS) == set(CLAUSES)
+
+
+def test_the_command_shows_what_it_found(
+    broker: EmbeddedBroker,
+    prefix: str,
+    tmp_path: Path,
+    environment: None,
+    monkeypatch: pytest.MonkeyPatch,
+    placer: Callable[..., Result],
+) -> None:
+    at = (broker.bootstrap_servers, prefix)
+    report = tmp_path / "conformance.xml"
+    words = ("conformance", "--only", "expired", "--junit", str(report), "--patience-seconds", "4")
+    held = placer(*words, "--output", "json", "--", *EXECUTOR, at=at)
+    assert held.exit_code == 0
+    found = {each["clause"]: each for each in json.loads(held.stdout)["clauses"]}
+    assert (found["deadline"]["verdict"], found["epoch"]["verdict"]) == ("held", "not tried")
+    monkeypatch.setenv("BREAKS", "deadline")
+    broken = placer(*words, "--", *EXECUTOR, at=(at[0], f"b{prefix}"))
+    assert broken.exit_code == 1
+    assert "MoveAccepted was said of a move that is not valid" in broken.stdout
+    failures = ET.parse(report).findall("testcase/failure")
+    assert [failure.get("message", "").split(":")[0] for failure in failures] == ["expired"]
+
+
+def test_an_executor_that_cannot_run_is_told(
+    broker: EmbeddedBroker, prefix: str, placer: Callable[..., Result]
+) -> None:
+    at = (broker.bootstrap_servers, prefix)
+    missing = placer("conformance", "--", "./no-such-executor", at=at)
+    assert missing.exit_code == 3
+    assert "behind --" in missing.output
+    ended = placer("conformance", "--", "sh", "-c", "echo no disk; exit 1", at=at)
+    assert ended.exit_code == 3
+    assert "no disk" in ended.output
