@@ -222,19 +222,20 @@ class NodeAgent:
                 f"another process holds {self._path} and speaks for node {self.node_id}; end it, "
                 "or give this one a node id and a state file of its own"
             ) from error
-        self._held = held
         held.seek(0)
         try:
             state = orjson.loads(held.read() or b"{}")
         except orjson.JSONDecodeError:
             # A life that ended while it wrote: the next one waits out the silence of the earlier.
             LOG.warning("%s cannot be read and is written anew", self._path)
-            return None
+            state = {}
         if state.get("node_id", self.node_id) != self.node_id:
+            held.close()
             raise NodeIdTaken(
                 f"{self._path} belongs to node {state['node_id']}, not {self.node_id}; give each "
                 "node a state file of its own"
             )
+        self._held = held
         found: str | None = state.get("incarnation")
         return found
 

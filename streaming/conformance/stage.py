@@ -149,7 +149,7 @@ class Scene:
             self.leave_out(clause, "the executor did not go on with other shards")
             return
         found = [each for each in messages if self.stage.find(each, shard, move)]
-        self.note(clause, not found, f"{', '.join(found)} was said of a move that is not valid")
+        self.note(clause, not found, f"it said {' and '.join(found)} of a move that is not valid")
 
     def expect_holds(self, clause: Clause, shard: PlayedShard, node_id: str, holds: bool) -> None:
         """Ask the probe until it says what is expected; the clause is held when it does."""

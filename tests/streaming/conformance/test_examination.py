@@ -68,6 +68,10 @@ def run(
     return examine(asked, lambda _: None)
 
 
+def examine_on(broker: EmbeddedBroker) -> tuple[str, ...]:
+    return ("conformance", "--bootstrap", broker.bootstrap_servers, "--patience-seconds", "4")
+
+
 def test_the_library_keeps_every_clause(
     broker: EmbeddedBroker, prefix: str, tmp_path: Path, environment: None
 ) -> None:
@@ -105,28 +109,41 @@ def test_the_command_shows_what_it_found(
     monkeypatch: pytest.MonkeyPatch,
     placer: Callable[..., Result],
 ) -> None:
-    at = (broker.bootstrap_servers, prefix)
     report = tmp_path / "conformance.xml"
-    words = ("conformance", "--only", "expired", "--junit", str(report), "--patience-seconds", "4")
-    held = placer(*words, "--output", "json", "--", *EXECUTOR, at=at)
+    words = (*examine_on(broker), "--only", "expired", "--junit", str(report))
+    held = placer(*words, "--prefix", prefix, "--output", "json", "--", *EXECUTOR)
     assert held.exit_code == 0
     found = {each["clause"]: each for each in json.loads(held.stdout)["clauses"]}
     assert (found["deadline"]["verdict"], found["epoch"]["verdict"]) == ("held", "not tried")
     monkeypatch.setenv("BREAKS", "deadline")
-    broken = placer(*words, "--", *EXECUTOR, at=(at[0], f"b{prefix}"))
+    broken = placer(*words, "--", *EXECUTOR)
     assert broken.exit_code == 1
-    assert "MoveAccepted was said of a move that is not valid" in broken.stdout
+    assert "it said MoveAccepted and MoveCompleted of a move that is not valid" in broken.stdout
     failures = ET.parse(report).findall("testcase/failure")
     assert [failure.get("message", "").split(":")[0] for failure in failures] == ["expired"]
 
 
 def test_an_executor_that_cannot_run_is_told(
-    broker: EmbeddedBroker, prefix: str, placer: Callable[..., Result]
+    broker: EmbeddedBroker, placer: Callable[..., Result]
 ) -> None:
-    at = (broker.bootstrap_servers, prefix)
-    missing = placer("conformance", "--", "./no-such-executor", at=at)
+    missing = placer(*examine_on(broker), "--", "./no-such-executor")
     assert missing.exit_code == 3
     assert "behind --" in missing.output
-    ended = placer("conformance", "--", "sh", "-c", "echo no disk; exit 1", at=at)
+    ended = placer(*examine_on(broker), "--", "sh", "-c", "echo no disk; exit 1")
     assert ended.exit_code == 3
     assert "no disk" in ended.output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--only", "nosuch"), "there is no scenario nosuch"),
+        (("--nodes", "a,b,b"), "three different ids"),
+    ],
+)
+def test_wrong_usage_is_told(
+    words: tuple[str, ...], said: str, broker: EmbeddedBroker, placer: Callable[..., Result]
+) -> None:
+    refused = placer(*examine_on(broker), *words, "--", *EXECUTOR)
+    assert refused.exit_code == 2
+    assert said in refused.output
