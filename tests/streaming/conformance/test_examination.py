@@ -147,3 +147,26 @@ def test_wrong_usage_is_told(
     refused = placer(*examine_on(broker), *words, "--", *EXECUTOR)
     assert refused.exit_code == 2
     assert said in refused.output
+
+
+@pytest.mark.long
+def test_the_simulated_executor_heeds_neither_epochs_nor_deadlines(
+    broker: EmbeddedBroker, prefix: str, tmp_path: Path
+) -> None:
+    """It stands for executors in demos, and says so; what it breaks is known here."""
+    command = (
+        f"exec {sys.executable} -m streaming.cli executor --delay-seconds ${{COPY_SECONDS:-0.1}} "
+        "--bootstrap $KAFKA_BOOTSTRAP --prefix $TOPIC_PREFIX"
+    )
+    asked = Examination(
+        ("sh", "-c", command),
+        broker.bootstrap_servers,
+        prefix,
+        tmp_path / "executor.log",
+        patience_seconds=PATIENCE_SECONDS,
+        copy_seconds=COPY_SECONDS,
+    )
+    findings = examine(asked, lambda _: None)
+    assert findings.broken == [Clause.EPOCH, Clause.DEADLINE, Clause.PROGRESS]
+    held = {clause for clause in CLAUSES if findings.verdict(clause) is Verdict.HELD}
+    assert held >= {Clause.ACKNOWLEDGE, Clause.STOP, Clause.REMIND, Clause.ONCE, Clause.COMMITTED}
