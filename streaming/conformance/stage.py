@@ -17,6 +17,7 @@ from streaming.conformance.acknowledgements import (
 )
 from streaming.conformance.clauses import Clause, Evidence, Findings, Verdict
 from streaming.conformance.reconciler import PlayedShard, StandIn, number_shards
+from streaming.conformance.subject import SubjectFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -68,7 +69,7 @@ class Stage:
         self.subject.stop()
         self.subject.start(behaviour)
         if not self.fence(START_PATIENCE_SECONDS):
-            raise SceneEnded(
+            raise SubjectFailed(
                 f"the executor has carried out no removal within {START_PATIENCE_SECONDS:g} s of "
                 "its start: look at its log, and whether it uses the address and the prefix that "
                 "it is given"

@@ -134,6 +134,15 @@ def test_an_executor_that_cannot_run_is_told(
     assert "no disk" in ended.output
 
 
+def test_an_executor_that_does_nothing_is_told(
+    broker: EmbeddedBroker, placer: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming.conformance.stage.START_PATIENCE_SECONDS", 0.5)
+    idle = placer(*examine_on(broker), "--", "sleep", "1000")
+    assert idle.exit_code == 3
+    assert "has carried out no removal within 0.5 s" in idle.output
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
