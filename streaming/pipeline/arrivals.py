@@ -158,8 +158,11 @@ class NodeArrivals:
             try:
                 ends = self._read_ends()
             except StreamingError:
-                # The next client finds out anew who leads a partition.
+                # The next client finds out anew who leads a partition; it fails at once where
+                # nobody listens.
                 self._admin = None
+                with self._changed:
+                    self._changed.wait(_LOOK_SECONDS)
                 continue
             with self._changed:
                 self._awaited = True

@@ -84,12 +84,17 @@ def _subscribe(
     positions: Mapping[str, Mapping[int, int]],
     topics: Sequence[str],
 ) -> "DataFrame":
-    kafka = {
+    begin = {full_name(topic, settings.topics.prefix): dict(positions[topic]) for topic in topics}
+    kafka = source_options(settings)
+    return subscribe(spark, kafka, begin, settings.spark.max_offsets_per_trigger)
+
+
+def source_options(settings: Settings) -> dict[str, str]:
+    """Kafka's options for Spark's source, as all queries have them."""
+    return {
         **spark_client_options(settings.resolved_kafka_options()),
         "bootstrap.servers": settings.kafka.bootstrap_servers,
     }
-    begin = {full_name(topic, settings.topics.prefix): dict(positions[topic]) for topic in topics}
-    return subscribe(spark, kafka, begin, settings.spark.max_offsets_per_trigger)
 
 
 def _start(

@@ -28,10 +28,15 @@ from streaming.pipeline.arrivals import (
 )
 from streaming.pipeline.batch import BatchApplier
 from streaming.pipeline.load_flow import LoadIntake, LoadQuery
-from streaming.pipeline.queries import bands_of, start_node_query, start_request_query
+from streaming.pipeline.queries import (
+    bands_of,
+    source_options,
+    start_node_query,
+    start_request_query,
+)
 from streaming.pipeline.ticks import Ticker
 from streaming.recovery import Recovered
-from streaming.settings import Settings, spark_client_options
+from streaming.settings import Settings
 from streaming.spark import QueryFailed, find_disk_fault, make_scratch
 
 if TYPE_CHECKING:
@@ -140,10 +145,7 @@ class RunningQueries:
     def _start_loads(self) -> None:
         """Read loads beside the batches that decide, once these are under way."""
         if self._loads is not None:
-            kafka = {
-                **spark_client_options(self._options),
-                "bootstrap.servers": self._settings.kafka.bootstrap_servers,
-            }
+            kafka = source_options(self._settings)
             prefix, scratch = self._settings.topics.prefix, f"{self._scratch}/loads"
             self._queries["loads"] = self._loads.start(
                 self._spark, kafka, prefix, scratch, self._take_loads
