@@ -44,11 +44,12 @@ def read_processes(
     """
     seen: dict[str, TickSeen] = {}
     for tick in _read_ticks(bootstrap, full_name(NODES, prefix), options, at_ms - SEEN_WITHIN_MS):
-        if tick.instance and (tick.role != ACTIVE or tick.writer_epoch >= writer_epoch):
+        if tick.instance:
             seen[tick.instance] = tick
     found = [
         ProcessSeen(name, tick.role, max(at_ms - tick.at, 0) / 1000, tick.proven)
         for name, tick in sorted(seen.items())
+        if tick.role != ACTIVE or tick.writer_epoch >= writer_epoch
     ]
     return sorted(found, key=lambda each: each.role != ACTIVE)
 
