@@ -57,6 +57,10 @@ KAFKA_TOPICS: Mapping[str, tuple[Operation, ...]] = {
 }
 # Added to prefix and cell: the transactional id and the group of the agent that works.
 BRIDGE_SUFFIX = ".kafka-bridge"
+
+# The transactional id, after prefix and cell, under which the doctor and a standby try their
+# rights. Its name is as old as the doctor: clusters have it in their ACLs.
+PROBE_SUFFIX = ".doctor"
 # What the bridge says to the reconciler: it speaks for the brokers and their topics.
 BRIDGE_WRITES = (NODES, DETECTOR, NODE_LOADS, STREAMS, ACKS)
 # What each role reads of what is decided; operators and readers see all outputs.
@@ -106,8 +110,7 @@ def _grants_of(role: str, prefix: str, cell: str) -> Iterator[Grant]:
         if operations:
             yield Grant(role, "topic", full_name(topic, prefix), operations)
     if role == "reconciler":
-        # The second is that of the doctor's probe.
-        for name in (f"{prefix}{cell}", f"{prefix}{cell}.doctor"):
+        for name in (f"{prefix}{cell}", f"{prefix}{cell}{PROBE_SUFFIX}"):
             yield Grant(role, "transactional-id", name, ("Write", "Describe"))
     if role in KAFKA_CLUSTER:
         yield Grant(role, "cluster", CLUSTER, KAFKA_CLUSTER[role])

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from kafka.partitioner import murmur2
 
+from schemas.access import PROBE_SUFFIX
 from schemas.topics import full_name
 from streaming.brokers import FENCE_TIMEOUT_SECONDS, TRANSACTION_TIMEOUT_MS, connect
 from streaming.codec import OutRecord
@@ -125,7 +126,7 @@ def try_transaction(bootstrap: str, prefix: str, cell: str, options: Mapping[str
 
     Raises OutboxFailed where this principal may not, or the brokers cannot.
     """
-    probe = f"{prefix}{cell}.probe"
+    probe = f"{prefix}{cell}{PROBE_SUFFIX}"
     timeout = {"transactional.id": probe, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
     producer = connect(Producer, bootstrap, timeout, options)
     try:

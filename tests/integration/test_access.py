@@ -26,7 +26,7 @@ from kafka.admin import (
 )
 from typer.testing import CliRunner, Result
 
-from schemas.access import ROLES, WRITERS, grants
+from schemas.access import PROBE_SUFFIX, ROLES, WRITERS, grants
 from schemas.acks import MoveStopped
 from schemas.inputs import NodeLivenessReported, NodeUnregistered, StreamDropped
 from schemas.topics import CATALOGUE
@@ -51,6 +51,10 @@ RESOURCES = {
 }
 
 
+# Users that lack one right of the reconciler, and the resource that it is on.
+SHORT_OF = {"unwritten": f"{PREFIX}decisions.v1", "unfenced": f"{PREFIX}main{PROBE_SUFFIX}"}
+
+
 def password(user: str) -> str:
     return f"pass-of-{user}"
 
@@ -67,7 +71,9 @@ def options(user: str) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[EmbeddedBroker]:
     """A broker with a user for each role, each with the rights of its role alone."""
-    users = "".join(f' user_{user}="{password(user)}"' for user in ("root", "nobody", *ROLES))
+    users = "".join(
+        f' user_{user}="{password(user)}"' for user in ("root", "nobody", *SHORT_OF, *ROLES)
+    )
     module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     login = f'{module} username="root" password="{password("root")}"{users};'
     properties = {
@@ -83,7 +89,8 @@ def guarded() -> Iterator[EmbeddedBroker]:
     )
     with broker:
         with administering(broker) as admin:
-            admin.create_acls([acl for grant in grants(PREFIX) for acl in acls(grant)])
+            given = [acl for grant in grants(PREFIX) for acl in acls(grant)]
+            admin.create_acls([*given, *(acl for user in SHORT_OF for acl in acls_short_of(user))])
         yield broker
 
 
@@ -105,6 +112,17 @@ def acls(grant: Any) -> list[ACL]:
     return [
         ACL(f"User:{grant.role}", "*", ACLOperation[name], ACLPermissionType.ALLOW, pattern)
         for name in names.values()
+    ]
+
+
+def acls_short_of(user: str) -> list[ACL]:
+    return [
+        ACL(f"User:{user}", "*", acl.operation, ACLPermissionType.ALLOW, acl.resource_pattern)
+        for grant in grants(PREFIX)
+        if grant.role == "reconciler"
+        for acl in acls(grant)
+        if (acl.resource_pattern.resource_name, acl.operation)
+        != (SHORT_OF[user], ACLOperation.WRITE)
     ]
 
 
@@ -158,7 +176,7 @@ def test_each_role_does_its_part(guarded: EmbeddedBroker, placer: Any, tmp_path:
     assert "pass-of" not in (tmp_path / "checkpoint" / "spark.log").read_text(errors="replace")
 
 
-def launched(broker: EmbeddedBroker, scratch: Path) -> Application:
+def launched(broker: EmbeddedBroker, scratch: Path, *flags: str) -> Application:
     """The application as the reconciler, with a secret more; it is not ready yet."""
     told = options("reconciler") | {"sasl.password": "env:KAFKA_PASSWORD"}
     settings = {
@@ -166,7 +184,8 @@ def launched(broker: EmbeddedBroker, scratch: Path) -> Application:
         "KAFKA_PASSWORD": password("reconciler"),
         "PLACER_SPARK__OPTIONS": '{"spark.hadoop.my.secret": "env:KAFKA_PASSWORD"}',
     }
-    return Application(broker.bootstrap_servers, PREFIX, scratch / "checkpoint", settings | PATIENT)
+    at = (broker.bootstrap_servers, PREFIX, scratch / "checkpoint")
+    return Application(*at, settings | PATIENT, flags)
 
 
 def process_line(process: psutil.Process) -> list[str]:
@@ -337,3 +356,54 @@ def test_f9_a_right_that_is_taken_away_ends_it_and_given_back_nothing_is_lost(
         assert answers == [f"{stream}-before", f"{stream}-meanwhile"]
     finally:
         running.kill()
+
+
+@pytest.mark.parametrize(
+    ("user", "message"),
+    [
+        ("readers", "topic guarded.acks.v1 cannot be described"),
+        ("unwritten", "guarded.decisions.v1: WRITE not allowed. A standby needs the rights"),
+        ("unfenced", "transactional id guarded.main.doctor: "),
+    ],
+)
+def test_a_standby_without_rights_ends_with_the_reason_beside_the_active_one(
+    guarded: EmbeddedBroker,
+    placer: Any,
+    ends: tuple[Inputs, Outputs],
+    tmp_path: Path,
+    user: str,
+    message: str,
+) -> None:
+    """It is told at its start, not at the moment when it is needed."""
+    inputs, outputs = ends
+    active = launched(guarded, tmp_path)
+    try:
+        active.wait_ready()
+        result = placer(user, "run", "--standby", "--checkpoint", str(tmp_path / "beside"))
+        assert (result.exit_code, message in result.output) == (3, True), result.output
+        inputs.stream(f"beside-{user}")
+        assert outputs.decision(f"beside-{user}")["outcome"] == "placed"
+        assert active.running
+    finally:
+        active.kill()
+
+
+def test_a_standby_with_the_rights_that_are_listed_stands_by_and_takes_over(
+    guarded: EmbeddedBroker, ends: tuple[Inputs, Outputs], tmp_path: Path
+) -> None:
+    """One transactional id for the role, one for trying it: no more is needed."""
+    inputs, outputs = ends
+    active = launched(guarded, tmp_path / "active")
+    beside = None
+    try:
+        active.wait_ready()
+        beside = launched(guarded, tmp_path / "beside", "--standby")
+        beside.wait_standing_by()
+        active.kill()
+        beside.wait_ready()
+        inputs.stream("taken-over")
+        assert outputs.decision("taken-over")["outcome"] == "placed"
+    finally:
+        active.kill()
+        if beside is not None:
+            beside.kill()
