@@ -6,6 +6,7 @@ what the offline tool reads from a file, so that the same code judges both.
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from functools import cache
 from typing import Any, Self
 
@@ -133,7 +134,8 @@ class StateRecords:
     def _narrow(
         self, decisions: dict[str, Any], assignments: dict[str, Any], violations: dict[str, Any]
     ) -> "StateRecords":
-        few = StateRecords(self._cell, self._prefix, self._levels)
+        # Not made anew: a kind of records that has its nodes parsed keeps them.
+        few = copy(self)
         chosen = {DECISIONS: decisions, ASSIGNMENTS: assignments, VIOLATIONS: violations}
         few.latest = self.latest | chosen
         return few
