@@ -95,13 +95,19 @@ def _choose_least_loaded(
     found = keep_least(found, view.pressure(found))
     steps.append(("the least loaded node", found))
     if need.leads and len(found) > 1:
-        for level in (*view.topology.tiers(), None):
-            found = keep_least(found, view.leader_pressure(level, found))
+        found = keep_fewest_leaders(found, view)
         steps.append(("the node with the fewest leaders", found))
     if len(found) > 1:
         found = found[[break_tie(found, need, view.topology)]]
         steps.append(("a hash of shard and node, which breaks ties", found))
     return int(found[0])
+
+
+def keep_fewest_leaders(found: NDArray[np.int64], view: View) -> NDArray[np.int64]:
+    """Keep the nodes whose domains have fewest leaders, level by level; then those that have."""
+    for level in (*view.topology.tiers(), None):
+        found = keep_least(found, view.leader_pressure(level, found))
+    return found
 
 
 def break_tie(found: Any, need: ReplicaRequest, topology: Topology) -> int:

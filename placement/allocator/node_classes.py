@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.allocator.choose import break_tie, distance, keep_least
+from placement.allocator.choose import break_tie, distance, keep_fewest_leaders, keep_least
 from placement.allocator.domain_loads import HALF, DomainLoads
 from placement.allocator.strategy import ByRules, Strategy
 from placement.allocator.view import ReplicaRequest, View
@@ -339,6 +339,8 @@ class ClassIndex:
         groups = [self._find_least_loaded(each, kind) for each in classes.tolist()]
         pressure = min([group.pressure for group in groups])
         nodes = [node for group in groups if group.pressure == pressure for node in group.nodes]
+        if need.leads and len(nodes) > 1:
+            nodes = keep_fewest_leaders(np.asarray(nodes), self._view).tolist()
         return nodes[0 if len(nodes) == 1 else break_tie(nodes, need, self._view.topology)]
 
     def _keep_idle(self, found: AllowedClasses) -> tuple[AllowedClasses, int]:

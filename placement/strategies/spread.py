@@ -1,6 +1,6 @@
 """The default strategy: even at every level, by weight, within the user's rules."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ from placement.allocator import (
     candidates,
     choose,
     choose_ahead,
+    choose_by_class,
     elect_leaders,
     find_unmet,
     put_in_front,
@@ -220,12 +221,12 @@ class _Attempts:
         reasons: dict[Code, Reason] = {}
         for shard in order or range(self.shards):
             view.turn_to(shard)
-            kept, reason = self._place_shard(rules, shard, used, view, choose)
+            kept, reason = self._place_shard(rules, shard, used, view, self._choose)
             if reason:
                 for slot, node in enumerate(kept):
                     view.remove(node)
                     view.leaders[node] -= slot == 0
-                kept, reason = self._place_shard(rules, shard, used, view, choose_ahead)
+                kept, reason = self._place_shard(rules, shard, used, view, self._choose_ahead)
             if reason:
                 reasons.setdefault(reason.code, reason)
             if wide:
@@ -233,14 +234,28 @@ class _Attempts:
             shards[shard] = kept
         return _Arrangement(shards, tuple(reasons.values()), view)
 
+    def _choose(self, rules: Sequence[Rule], need: ReplicaRequest, view: View) -> int | Reason:
+        """Choose the best node by the shard's replicas so far."""
+        node = None if self.unit else choose_by_class(rules, self.policy, need, view)
+        return choose(rules, self._open_nodes(view), need, view) if node is None else node
+
+    def _choose_ahead(
+        self, rules: Sequence[Rule], need: ReplicaRequest, view: View
+    ) -> int | Reason:
+        """Choose the best node of those that leave one for every replica to come."""
+        return choose_ahead(rules, self._open_nodes(view), need, view)
+
     def _place_shard(
-        self, rules: Sequence[Rule], shard: int, used: list[int], view: View, choice: Any
+        self,
+        rules: Sequence[Rule],
+        shard: int,
+        used: list[int],
+        view: View,
+        choice: Callable[[Sequence[Rule], ReplicaRequest, View], int | Reason],
     ) -> tuple[list[int], Reason | None]:
         kept: list[int] = []
         while len(kept) < self.spec.replication_factor:
-            node = choice(
-                rules, self._open_nodes(view), self._make_request(shard, kept, used), view
-            )
+            node = choice(rules, self._make_request(shard, kept, used), view)
             if isinstance(node, Reason):
                 return kept, node
             view.add(node, leader=not kept)

@@ -72,15 +72,16 @@ def test_by_class_as_node_by_node(seed: int, monkeypatch: pytest.MonkeyPatch) ->
         old = held.pop(rng.randrange(len(held)))
         if rng.random() < 0.2:
             view.set_busy(rng.choice(nodes), rng.random() < 0.7)
+        replaces = old if rng.random() < 0.8 else -1
         need = ReplicaRequest(
-            "s", shard, 0, 3, held, (), admits, old if rng.random() < 0.8 else -1,
-            frozenset((*held, old)), slots=[1, 2], shards=60,
+            "s", shard, 0, 3, held, (), admits, replaces, frozenset((*held, old)),
+            slots=[1, 2], shards=60, leads=replaces < 0,
         )  # fmt: skip
         node = choose(asked, candidates(policy, view), need, view)
         expected.append(None if isinstance(node, Reason) else node)
         found.append(node_classes.choose_by_class(asked, policy, need, view))
         if found[-1] is not None:
-            view.add(found[-1])
+            view.add(found[-1], leader=need.leads)
             view.remove(old)
     assert found == expected
     assert len(found) == 60
