@@ -35,24 +35,16 @@ def sum_by_pool(topology: Topology, values: NDArray[Any]) -> NDArray[np.float64]
 
 
 class DomainLoads:
-    """Load and weight of the eligible nodes of each domain of a level.
+    """Load and weight of the eligible nodes of each domain of a level."""
 
-    `weights` are by node in whole millionths, 0 for a node that is not eligible.
-    """
-
-    def __init__(
-        self,
-        topology: Topology,
-        scope: Scope,
-        load: NDArray[np.int64],
-        weights: NDArray[np.float64],
-    ) -> None:
+    def __init__(self, topology: Topology, scope: Scope, load: NDArray[np.int64]) -> None:
         self.domains = topology.domain_of(scope)
-        size = int(self.domains.max(initial=0)) + 2  # one spare, for NO_DOMAIN, which is the last
-        known, placed = self.domains % size, self.domains != NO_DOMAIN
-        self.loads = np.bincount(known, (load * (topology.eligible & placed)).astype(float), size)
-        whole = np.bincount(known, weights * placed, size) / 1e6
-        self._weights = np.maximum(whole, np.finfo(float).tiny)
+        self._counted, self._weights = topology.derive(
+            ("domain weights", scope), lambda: _sum_weights(topology, scope), by_condition=True
+        )
+        self.loads = np.bincount(self._counted, load, len(self._weights))
+        # The last one is that of all nodes which do not count.
+        self.loads[-1] = 0
 
     def copy(self) -> "DomainLoads":
         """Copy the loads, so that the copy can be changed."""
@@ -72,3 +64,22 @@ class DomainLoads:
     def pressure(self, domains: NDArray[np.int32], more: float) -> NDArray[np.float64]:
         """Compute load per weight of domains, with `more` load."""
         return per_weight(self.loads[domains], self._weights[domains], more)  # type: ignore[no-any-return]
+
+
+def whole_weights(topology: Topology) -> NDArray[np.float64]:
+    """Weights of the eligible nodes in whole millionths, 0 for others."""
+    return np.rint(topology.weight * 1e6) * topology.eligible
+
+
+def _sum_weights(topology: Topology, scope: Scope) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Find the domain of each node that counts, and the weight of each domain.
+
+    Nodes that are not eligible, or in no domain, count in a spare domain, the last one; NO_DOMAIN
+    is its index from the end.
+    """
+    domains = topology.domain_of(scope).astype(np.int64)
+    size = int(domains.max(initial=0)) + 2
+    counted = np.where(topology.eligible & (domains != NO_DOMAIN), domains, size - 1)
+    whole = np.bincount(counted, whole_weights(topology), size) / 1e6
+    whole[-1] = 0
+    return counted, np.maximum(whole, np.finfo(float).tiny)

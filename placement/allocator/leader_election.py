@@ -7,12 +7,15 @@ Tamir, 2006). Chains are looked for after a greedy start that leaves few.
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placement.allocator.view import View
-from placement.topology import NO_DOMAIN, Scope
+from placement.topology import Scope, Topology
+
+Integers = NDArray[np.int64]
 
 # Members looked at while chains are sought; beyond, the greedy start is what it is.
 _STEPS = 200_000
@@ -46,34 +49,27 @@ class _Leaders:
 
     def __init__(self, view: View, levels: bool) -> None:
         topology = view.topology
-        eligible = topology.eligible & topology.can_lead
-        parts = np.rint(topology.weight * 1e6).astype(np.int64)
-        self._domains: list[NDArray[np.int64]] = []
-        self._counts: list[list[int]] = []
-        self._weights: list[list[int]] = []
         scopes: list[Scope | None] = [*(topology.tiers() if levels else ()), None]
+        self._levels: list[tuple[Integers, Integers, Integers]] = []
         for scope in scopes:
-            every = np.arange(topology.size)
-            domains = every if scope is None else topology.domain_of(scope).astype(np.int64)
-            size = int(domains.max(initial=0)) + 1
-            known = domains != NO_DOMAIN
-            counts = np.bincount(domains[known], view.leaders[known], size)
-            usable = known & eligible
-            weights = np.bincount(domains[usable], parts[usable], size)
-            self._domains.append(domains)
-            self._counts.append(counts.astype(np.int64).tolist())
-            self._weights.append(np.maximum(weights.astype(np.int64), 1).tolist())
+            domains, weights = topology.derive(
+                ("leader weights", scope),
+                partial(_sum_weights, topology, scope),
+                by_condition=True,
+            )
+            counts = np.bincount(domains, view.leaders, len(weights)).astype(np.int64)
+            self._levels.append((domains, counts, weights))
 
     def add(self, node: int, more: int) -> None:
         """Count `more` leaders on the node."""
-        for domains, counts in zip(self._domains, self._counts, strict=True):
-            counts[int(domains[node])] += more
+        for domains, counts, _ in self._levels:
+            counts[domains[node]] += more
 
     def pressure_with_one_more(self, node: int) -> tuple[Fraction, ...]:
         """Compute leaders per weight with half a leader more, top level first, the node last."""
         return tuple(
-            Fraction(2 * counts[int(domains[node])] + 1, weights[int(domains[node])])
-            for domains, counts, weights in self._levels()
+            Fraction(2 * int(counts[domains[node]]) + 1, int(weights[domains[node]]))
+            for domains, counts, weights in self._levels
         )
 
     def can_improve(self, source: int, target: int) -> bool:
@@ -81,17 +77,25 @@ class _Leaders:
 
         The first level where the nodes differ decides, by the sum of squares per weight.
         """
-        for domains, counts, weights in self._levels():
-            one, other = int(domains[source]), int(domains[target])
+        for domains, counts, weights in self._levels:
+            one, other = domains[source], domains[target]
             if one != other:
-                now = Fraction(2 * counts[one] - 1, weights[one])
-                then = Fraction(2 * counts[other] + 1, weights[other])
+                now = Fraction(2 * int(counts[one]) - 1, int(weights[one]))
+                then = Fraction(2 * int(counts[other]) + 1, int(weights[other]))
                 if now != then:
                     return then < now
         return False
 
-    def _levels(self) -> list[tuple[NDArray[np.int64], list[int], list[int]]]:
-        return list(zip(self._domains, self._counts, self._weights, strict=True))
+
+def _sum_weights(topology: Topology, scope: Scope | None) -> tuple[Integers, Integers]:
+    """Find the domain of each node, or the node, and the weight of those that may lead in each."""
+    domains = (
+        np.arange(topology.size) if scope is None else topology.domain_of(scope).astype(np.int64)
+    )
+    able = topology.eligible & topology.can_lead
+    parts = np.where(able, np.rint(topology.weight * 1e6), 0)
+    whole = np.bincount(domains, parts, int(domains.max(initial=0)) + 1).astype(np.int64)
+    return domains, np.maximum(whole, 1)
 
 
 def _improve(chosen: list[int], members: Sequence[Sequence[int]], counts: _Leaders) -> None:

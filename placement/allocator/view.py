@@ -13,7 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.allocator.domain_loads import HALF, DomainLoads, per_weight, sum_by_pool
+from placement.allocator.domain_loads import (
+    HALF,
+    DomainLoads,
+    per_weight,
+    sum_by_pool,
+    whole_weights,
+)
 from placement.assignments import EMPTY, AssignmentTable
 from placement.hashing import hash64
 from placement.model import Reason, StreamSpec
@@ -231,18 +237,13 @@ class View:
         return open_nodes if self.loads is None else open_nodes & self.loads.fits(replicas)
 
     @cached_property
-    def _millionths(self) -> NDArray[np.float64]:
-        """Weights of the eligible nodes in whole millionths, 0 for others."""
-        return np.rint(self._weight * 1e6) * self.topology.eligible
-
-    @cached_property
     def near_mean(self) -> NDArray[np.float64]:
         """Compute the most replicas with which a node counts as near its share.
 
         The share is of the replicas at the beginning: of those on nodes with a location, if it has
         one, else of the others.
         """
-        weight = np.maximum(sum_by_pool(self.topology, self._millionths), 1) / 1e6
+        weight = np.maximum(sum_by_pool(self.topology, whole_weights(self.topology)), 1) / 1e6
         share = self.topology.weight * (self._begin / weight)
         return share + np.maximum(_NEAR * share, 1)
 
@@ -284,13 +285,13 @@ class View:
         """Compute leaders per weight of each node's domain, or node, with half a leader more."""
         if scope is None:
             return per_weight(self.leaders[nodes], self._weight[nodes])  # type: ignore[no-any-return]
-        level = DomainLoads(self.topology, scope, self.leaders, self._millionths)
+        level = DomainLoads(self.topology, scope, self.leaders)
         return level.pressure(level.domains[nodes], HALF)
 
     def level(self, scope: Scope) -> DomainLoads:
         """Look up the loads of a level's domains, which are kept up to date."""
         if scope not in self.levels:
-            self.levels[scope] = DomainLoads(self.topology, scope, self.load, self._millionths)
+            self.levels[scope] = DomainLoads(self.topology, scope, self.load)
         return self.levels[scope]
 
 
