@@ -15,7 +15,7 @@ from placement.allocator import View
 from placement.assignments import EMPTY
 from placement.model import Code, Reason, RepairMode, StreamSpec, natural_key
 from placement.policy import Balance, Policy
-from placement.rebalance.shares import FamilyCounts, Integers, Slack, levels_of
+from placement.rebalance.shares import FamilyCounts, Integers, ShareWeights, Slack, levels_of
 from placement.rules import Rule, RuleSet
 from placement.strategies import STRATEGIES
 
@@ -192,14 +192,13 @@ class Arrangement:
     def _fill_counts(self) -> None:
         """Count the families by domain, and list the items by node."""
         levels = self.levels
-        by_filter = [levels.weights(mask) for mask in self.admitted]
-        everywhere = levels.weights(self.eligible)
+        by_filter, everywhere = self.share_weights()
         first, after = self._filter_of_family
         self.tallies = [
-            FamilyCounts(levels, by_filter or [everywhere], first),
-            FamilyCounts(levels, [everywhere], [0] * self._dimensions),
-            FamilyCounts(levels, [everywhere], [0], scaled=True),
-            FamilyCounts(levels, by_filter or [everywhere], after, self.slack),
+            FamilyCounts(levels, by_filter, first),
+            FamilyCounts(levels, everywhere, [0] * self._dimensions),
+            FamilyCounts(levels, everywhere, [0], scaled=True),
+            FamilyCounts(levels, by_filter, after, self.slack),
         ]
         for kind, (tally, family) in enumerate(zip(self.tallies, self.family, strict=True)):
             if kind != ALL or self.leads is None:
@@ -211,6 +210,22 @@ class Arrangement:
         bounds = np.searchsorted(self.node[order], np.arange(len(self.eligible) + 1))
         self._order, self._bounds = order, bounds
         self._came: dict[int, list[int]] = {}
+
+    def share_weights(self, leading: bool = False) -> tuple[ShareWeights, ShareWeights]:
+        """Weights of the nodes that each filter admits, and of all that are eligible.
+
+        `leading`: of those alone that may lead.
+        """
+        levels, able = self.levels, self.can_lead if leading else np.ones_like(self.eligible)
+        # The same for all streams without a filter, so that creating one does not sum up the fleet.
+        everywhere = self.topology.derive(
+            ("share weights", levels.apart, leading),
+            lambda: ShareWeights(levels, [self.eligible & able]),
+            by_condition=True,
+        )
+        if all(each.policy.nodes.everything for each in self.streams):
+            return everywhere, everywhere
+        return ShareWeights(levels, [mask & able for mask in self.admitted]), everywhere
 
     def _fill_loads(self, view: View) -> None:
         """Fill the loads by resource of items and nodes, where resources are counted."""

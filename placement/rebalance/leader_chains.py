@@ -71,7 +71,7 @@ class LeaderChains:
                 led = find_leading(self._levels.of[level - 1], self._leads)
                 for kind in group:
                     self._left = _SEARCHES
-                    for family, parent in list(self._tallies[kind].uneven_families(level)):
+                    for family, parent in self._tallies[kind].uneven_families(level):
                         while parent in led and (links := self._find(level, kind, family, parent)):
                             make(links)
                             found = True

@@ -65,8 +65,7 @@ class LeaderBalancer:
             busy = np.isin(_join(index), sorted(moving))
             self.free &= ~busy
         able = arrangement.can_lead & arrangement.eligible
-        by_filter = [levels.weights(mask & arrangement.can_lead) for mask in arrangement.admitted]
-        everywhere = levels.weights(able)
+        by_filter, everywhere = arrangement.share_weights(leading=True)
         kinds = arrangement.kind.tolist()
         # Sources that have streams even first have every leader counted.
         exact = arrangement.leads is not None or any(
@@ -74,9 +73,9 @@ class LeaderBalancer:
         )
         slack = Slack.NONE if exact else LEADER_SLACK
         self.tallies = [
-            FamilyCounts(levels, by_filter or [everywhere], kinds),
-            FamilyCounts(levels, [everywhere], [0], slack, scaled=True),
-            FamilyCounts(levels, by_filter or [everywhere], kinds, arrangement.slack),
+            FamilyCounts(levels, by_filter, kinds),
+            FamilyCounts(levels, everywhere, [0], slack, scaled=True),
+            FamilyCounts(levels, by_filter, kinds, arrangement.slack),
         ]
         here = able[self.node]
         after = np.asarray([each.totals_first for each in arrangement.streams], bool)[self.stream]
@@ -135,7 +134,7 @@ class LeaderBalancer:
                 # A leader changes inside the parent, so that this stays as it is.
                 led = find_leading(self._arrangement.levels.of[level - 1], self._on)
                 for kind in group:
-                    for family, parent in list(self.tallies[kind].uneven_families(level)):
+                    for family, parent in self.tallies[kind].uneven_families(level):
                         while parent in led and self._step(level, kind, family, parent):
                             changed = True
         return changed

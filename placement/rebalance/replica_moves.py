@@ -114,9 +114,7 @@ class ReplicaBalancer:
                 movable = self.find_movable(level - 1)
                 for kind in group:
                     self._checks = _CHECKS
-                    for family, parent in list(
-                        self.arrangement.tallies[kind].uneven_families(level)
-                    ):
+                    for family, parent in self.arrangement.tallies[kind].uneven_families(level):
                         while (movable[parent] or self.budget.moves == 0) and self._step(
                             level, kind, family, parent
                         ):

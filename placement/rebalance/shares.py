@@ -6,8 +6,9 @@ lies between two whole numbers, its *band*. A count outside its band adds the sq
 to the objective, so that counts that rules keep out of the band are still as even as possible.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import Enum
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,7 @@ class LevelShares:
     """
 
     def __init__(self, topology: Topology, apart: bool = False) -> None:
+        self.apart = apart
         rank = topology.order()
         self.nodes = np.argsort(rank)  # index in the topology by rank
         self.names = ("", *map(str, topology.tiers()), "node")
@@ -95,11 +97,6 @@ class LevelShares:
             self._members[key] = np.flatnonzero(self.of[level] == element)
         return self._members[key]
 
-    def weights(self, usable: Mask) -> list[Integers]:
-        """Sum the weights of the usable nodes (a mask by rank) by element, for every level."""
-        own = np.where(usable, self.parts, 0)
-        return [_sum_by(of, own, self.size(m)) for m, of in enumerate(self.of)]
-
 
 def levels_of(topology: Topology, apart: bool = False) -> LevelShares:
     """Return the levels of a fleet, cached until a node's attributes change.
@@ -109,10 +106,40 @@ def levels_of(topology: Topology, apart: bool = False) -> LevelShares:
     return topology.derive(("levels", apart), lambda: LevelShares(topology, apart))
 
 
+class ShareWeights:
+    """What shares go by: by level, kind of family and element, the weight of the usable nodes.
+
+    `own` are the elements' own weights, `whole` those of the elements above them, at least 1.
+    """
+
+    def __init__(self, levels: LevelShares, usable: Sequence[Mask]) -> None:
+        """Sum for each kind the weights of its usable nodes, a mask by rank."""
+        parts = [np.where(mask, levels.parts, 0) for mask in usable]
+        self._levels = levels
+        self.own = [
+            np.stack([_sum_by(of, part, levels.size(level)) for part in parts])
+            for level, of in enumerate(levels.of)
+        ]
+        self.whole = [
+            np.maximum(upper[:, above], 1)
+            for upper, above in zip([self.own[0], *self.own], levels.parent, strict=False)
+        ]
+
+    @cached_property
+    def scales(self) -> list[Integers]:
+        """Factors of squared distances by level, kind and element, as `apportion` has them."""
+        found = []
+        for own, whole, above in zip(self.own, self.whole, self._levels.parent, strict=True):
+            used = (own > 0).astype(np.int64)
+            width = np.stack([_sum_by(above, each, int(above.max(initial=0)) + 1) for each in used])
+            mean = whole // np.maximum(width, 1)[:, above] * SCALE
+            found.append(np.maximum(mean // np.maximum(own, 1), 1))
+        return found
+
+
 class FamilyCounts:
     """Counts of families by element, for every level.
 
-    - `weights`: by kind and level, the weight of each element; a family's shares follow these.
     - `kinds`: by family, the index of its weights.
     - `slack`: distance from a share that is no reason for a move.
     - `scaled`: distances count more in elements of less weight, as `apportion` has it.
@@ -121,16 +148,19 @@ class FamilyCounts:
     def __init__(
         self,
         levels: LevelShares,
-        weights: Sequence[Sequence[Integers]],
+        weights: ShareWeights,
         kinds: Sequence[int],
         slack: Slack = Slack.NONE,
         scaled: bool = False,
     ) -> None:
         self.levels, self._slack = levels, slack
         self.kinds = np.asarray(kinds, np.int64)
-        self._weights = [np.stack([each[m] for each in weights]) for m in range(levels.last + 1)]
-        self._scale = [_scales(levels, m, self._weights) if scaled else None for m in self._levels]
+        self._weights, self._scales = weights, weights.scales if scaled else None
         self.counts = [np.zeros((len(kinds), levels.size(m)), np.int64) for m in self._levels]
+        # By level, the distance of each family inside each element above that is uneven, and the
+        # pairs of family and element above in which counts have changed since.
+        self._uneven: dict[int, dict[tuple[int, int], int]] = {}
+        self._changed: dict[int, set[tuple[int, int]]] = {}
 
     @property
     def _levels(self) -> range:
@@ -139,30 +169,38 @@ class FamilyCounts:
     def fill(self, families: Integers, nodes: Integers, sizes: Integers) -> None:
         """Add `sizes` replicas of each family on each node; a family of -1 is left out."""
         known = families >= 0
+        families, nodes, sizes = families[known], nodes[known], sizes[known]
         for of, counts in zip(self.levels.of, self.counts, strict=True):
-            np.add.at(counts, (families[known], of[nodes[known]]), sizes[known])
+            np.add.at(counts.reshape(-1), families * counts.shape[1] + of[nodes], sizes)
+        self._uneven.clear()
 
     def move(self, family: int, source: int, target: int, size: int) -> None:
         """Count a move from node to node."""
         for of, counts in zip(self.levels.of, self.counts, strict=True):
             counts[family, of[source]] -= size
             counts[family, of[target]] += size
+        fleet = self.levels.of[0]
+        if fleet[source] != fleet[target]:
+            self._uneven.clear()
+        for level in self._uneven:
+            above = self.levels.of[level - 1]
+            changed = (family, int(above[source])), (family, int(above[target]))
+            self._changed[level].update(changed)
 
     def bands(
         self, level: int, families: Integers, elements: Integers
     ) -> tuple[Integers, Integers]:
         """Compute the fewest and most replicas of each pair of family and element."""
-        above = self.levels.parent[level][elements]
         kinds = self.kinds[families]
-        held = self.counts[level - 1][families, above]
-        weight = self._weights[level][kinds, elements]
-        whole = np.maximum(self._weights[level - 1][kinds, above], 1)
-        share = held * weight
-        return share // whole, -(-share // whole)
+        held = self.counts[level - 1][families, self.levels.parent[level][elements]]
+        share = held * self._weights.own[level][kinds, elements]
+        whole = self._weights.whole[level][kinds, elements]
+        least = share // whole
+        return least, least + (least * whole < share)
 
     def has_share(self, level: int, family: int, elements: Integers) -> Mask:
         """Mask the elements that have a share of the family."""
-        found: Mask = self._weights[level][self.kinds[family], elements] > 0
+        found: Mask = self._weights.own[level][self.kinds[family], elements] > 0
         return found
 
     def change_of(
@@ -182,12 +220,7 @@ class FamilyCounts:
             least, most = self._loosen(level, families, elements, least, most)
         held = self.counts[level][families, elements]
         changed = _squared_distance(held + more, least, most) - _squared_distance(held, least, most)
-        scale = self._scale[level]
-        return changed if scale is None else changed * scale[self.kinds[families], elements]
-
-    def distance(self, level: int, families: Integers) -> int:
-        """Sum the distances of the families from their shares on a level."""
-        return int(self._all_distances(level, families).sum())
+        return self._scaled(level, families, elements, changed)
 
     def distance_around(self, level: int, families: Integers, nodes: Sequence[int]) -> int:
         """Sum the distances among the siblings of the domains of these nodes.
@@ -198,27 +231,48 @@ class FamilyCounts:
             return 0
         above = sorted({int(self.levels.of[level - 1][node]) for node in nodes})
         elements = np.concatenate([self.levels.children(level, parent) for parent in above])
-        return int(self._distances(level, families, elements).sum())
+        return int(self._distances(level, families[:, None], elements).sum())
 
     def pressure(self, level: int, elements: Integers) -> NDArray[np.float64]:
         """Compute the replicas of the first family in each element, per weight."""
-        weight = np.maximum(self._weights[level][self.kinds[0], elements], 1)
+        weight = np.maximum(self._weights.own[level][self.kinds[0], elements], 1)
         found: NDArray[np.float64] = self.counts[level][0, elements] / weight
         return found
 
-    def uneven_families(self, level: int) -> Iterator[tuple[int, int]]:
-        """Yield families with the parents of elements outside their bands, worst first."""
+    def uneven_families(self, level: int) -> list[tuple[int, int]]:
+        """List families with the parents of elements outside their bands, worst first."""
+        known = self._uneven.get(level)
+        if known is None:
+            known = self._uneven[level] = self._find_uneven(level)
+        else:
+            for family, above in self._changed[level]:
+                elements = self.levels.children(level, above)
+                distance = int(self._distances(level, np.asarray([family]), elements).sum())
+                known[family, above] = distance
+                if not distance:
+                    del known[family, above]
+        self._changed[level] = set()
+        return sorted(known, key=lambda key: (-known[key], key))
+
+    def _find_uneven(self, level: int) -> dict[tuple[int, int], int]:
+        """Sum the distances of each family inside each element above, where there are any."""
         parent = self.levels.parent[level]
-        found: list[tuple[int, int, int]] = []
+        found: dict[tuple[int, int], int] = {}
         for first in range(0, len(self.kinds), _ROWS):
-            rows = np.arange(first, min(first + _ROWS, len(self.kinds)))
-            outside = self._all_distances(level, rows)
-            for row, element in zip(*np.nonzero(outside), strict=True):
-                found.append((int(rows[row]), int(parent[element]), int(outside[row, element])))
-        worst: dict[tuple[int, int], int] = {}
-        for family, above, distance in found:
-            worst[family, above] = worst.get((family, above), 0) + distance
-        yield from sorted(worst, key=lambda key: (-worst[key], key))
+            rows = slice(first, first + _ROWS)
+            kinds = self.kinds[rows]
+            held = self.counts[level - 1][rows][:, parent]
+            whole = self._weights.whole[level][kinds]
+            off = self.counts[level][rows] * whole - held * self._weights.own[level][kinds]
+            # Only what is a whole replica off can be outside a band, and few are.
+            row, element = np.nonzero(np.abs(off) >= whole)
+            outside = self._distances(level, first + row, element)
+            sums = np.zeros((len(kinds), self.levels.size(level - 1)), np.int64)
+            np.add.at(sums.reshape(-1), row * sums.shape[1] + parent[element], outside)
+            rows_off, above = np.nonzero(sums)
+            keys = zip((first + rows_off).tolist(), above.tolist(), strict=True)
+            found.update(zip(keys, sums[rows_off, above].tolist(), strict=True))
+        return found
 
     def skews(self) -> list[int]:
         """Measure how uneven the worst family is inside the worst parent, by level from 1.
@@ -241,16 +295,21 @@ class FamilyCounts:
         least, most = self.bands(level, rows[:, None], elements[None, :])
         return self.counts[level][rows], least, most
 
-    def _all_distances(self, level: int, rows: Integers) -> Integers:
-        return self._distances(level, rows, np.arange(self.levels.size(level)))
+    def _distances(self, level: int, families: Integers, elements: Integers) -> Integers:
+        """Compute the distance of each pair from its share."""
+        least, most = self._loosen(
+            level, families, elements, *self.bands(level, families, elements)
+        )
+        outside = _squared_distance(self.counts[level][families, elements], least, most)
+        return self._scaled(level, families, elements, outside)
 
-    def _distances(self, level: int, rows: Integers, elements: Integers) -> Integers:
-        pairs = rows[:, None], elements[None, :]
-        least, most = self.bands(level, *pairs)
-        loose = self._loosen(level, *pairs, least, most)
-        outside = _squared_distance(self.counts[level][pairs], *loose)
-        scale = self._scale[level]
-        return outside if scale is None else outside * scale[self.kinds[rows][:, None], elements]
+    def _scaled(
+        self, level: int, families: Integers, elements: Integers, distances: Integers
+    ) -> Integers:
+        """Scale the distances of pairs, where they count more in elements of less weight."""
+        if self._scales is None:
+            return distances
+        return distances * self._scales[level][self.kinds[families], elements]
 
     def _loosen(
         self, level: int, families: Integers, elements: Integers, least: Integers, most: Integers
@@ -277,12 +336,12 @@ class FamilyCounts:
         """Compute the band of each pair by the element's share of all that its fleet has."""
         fleet = self.levels.fleet[level][elements]
         kinds = self.kinds[families]
-        whole = np.maximum(self._weights[0][kinds, fleet], 1)
-        share = self.counts[0][families, fleet] * self._weights[level][kinds, elements]
+        whole = np.maximum(self._weights.own[0][kinds, fleet], 1)
+        share = self.counts[0][families, fleet] * self._weights.own[level][kinds, elements]
         return share // whole, -(-share // whole)
 
     def _skew(self, level: int, kind: int, rows: Integers) -> int:
-        weights, above = self._weights[level][kind], self.levels.parent[level]
+        weights, above = self._weights.own[level][kind], self.levels.parent[level]
         usable = np.flatnonzero(weights > 0)
         if not len(usable):
             return 0
@@ -301,18 +360,6 @@ def _squared_distance(held: Integers, least: Integers, most: Integers) -> Intege
     distance = np.maximum(held - most, 0) + np.maximum(least - held, 0)
     squared: Integers = distance * distance
     return squared
-
-
-def _scales(levels: LevelShares, level: int, weights: Sequence[Integers]) -> Integers:
-    """Compute the factors of squared distances by kind and element, as `apportion` has them."""
-    own, above = weights[level], levels.parent[level]
-    whole = weights[max(level - 1, 0)]
-    width = np.zeros_like(whole)
-    for kind, used in enumerate(own > 0):
-        np.add.at(width[kind], above[used], 1)
-    mean = whole // np.maximum(width, 1) * SCALE
-    found: Integers = np.maximum(mean[:, above] // np.maximum(own, 1), 1)
-    return found
 
 
 def _sum_by(of: Integers, own: Integers, size: int) -> Integers:
