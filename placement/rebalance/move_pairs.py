@@ -7,9 +7,9 @@
 Each of the two moves keeps the rules when its turn comes; the objective falls when both are made.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
-from itertools import chain, islice, permutations
+from itertools import islice, permutations
 
 import numpy as np
 
@@ -25,6 +25,8 @@ _SWAPPED = 300
 _TRIES = 200
 # Nodes and items looked at from the best on.
 _NODES = 6
+# Of the nodes that a detour may lead over so many at most: some of them are its start or its end.
+_BETWEEN = 3 * _NODES
 _ITEMS = 12
 _REPLICAS = 24
 
@@ -61,7 +63,7 @@ class MovePairs:
             self._tries = _TRIES
             for level in range(1, self._levels.last + 1):
                 for kind in group:
-                    for family, parent in list(arrangement.tallies[kind].uneven_families(level)):
+                    for family, parent in arrangement.tallies[kind].uneven_families(level):
                         if self._swap(level, kind, family, parent):
                             return True
         return False
@@ -125,9 +127,7 @@ class MovePairs:
                 movable = self._search.find_movable(level - 1)
                 for kind in group:
                     self._tries = _TRIES
-                    for family, parent in list(
-                        self._arrangement.tallies[kind].uneven_families(level)
-                    ):
+                    for family, parent in self._arrangement.tallies[kind].uneven_families(level):
                         while (
                             movable[parent]
                             and self._tries
@@ -138,16 +138,15 @@ class MovePairs:
 
     def _detour(self, level: int, kind: int, family: int, parent: int) -> bool:
         """Make the first detour of the family between elements inside `parent`."""
-        pairs = self._uneven_nodes(level, kind, family, parent)
-        first = next(pairs, None)
-        if first is None:
-            return False
         held = self._arrangement.tallies[kind].counts[-1][family]
         between = np.flatnonzero((held > 0) & self._arrangement.eligible)
-        between = between[np.lexsort((between, -held[between]))]
+        between = between[np.lexsort((between, -held[between]))][:_BETWEEN]
+        items = {node: self._search.items_of(kind, family, node) for node in between.tolist()}
+        if not any(map(len, items.values())):
+            return False
         return any(
-            self._detour_over_third(level, kind, family, starts, between, ends)
-            for starts, ends in chain([first], pairs)
+            self._detour_over_third(level, kind, family, starts, items, ends)
+            for starts, ends in self._uneven_nodes(level, kind, family, parent)
         )
 
     def _uneven_nodes(
@@ -186,18 +185,18 @@ class MovePairs:
         kind: int,
         family: int,
         starts: Integers,
-        between: Integers,
+        between: Mapping[int, Integers],
         ends: Integers,
     ) -> bool:
-        """Make the first detour from a start over a third node to an end, from the fullest of the
-        nodes in `between` on."""
+        """Make the first detour from a start over a third node to an end.
+
+        `between`: the items on the nodes that may be the third, the fullest first.
+        """
         search, without = self._search, {*starts.tolist(), *ends.tolist()}
-        fullest = between[: _NODES + len(without)].tolist()
-        thirds = (node for node in fullest if node not in without)
-        for third in islice(thirds, _NODES):
-            goes_on = search.items_of(kind, family, third)[:_ITEMS]
-            for end in ends.tolist():
-                able = [item for item in goes_on.tolist() if self._may_go(item, end)]
+        for third in islice((node for node in between if node not in without), _NODES):
+            goes_on = between[third][:_ITEMS].tolist()
+            for end in ends.tolist() if goes_on else ():
+                able = [item for item in goes_on if self._may_go(item, end)]
                 for start in starts.tolist() if able else ():
                     for comes in search.items_of(kind, family, start)[:_ITEMS].tolist():
                         if not self._tries:
