@@ -48,7 +48,14 @@ def digests64(parts: tuple[str | int, ...], last: Iterable[str | int]) -> NDArra
 
 def stable_id(*parts: str | int) -> str:
     """Make a 128-bit identifier of the parts, as 32 hexadecimal digits."""
-    text = "\x1f".join(map(str, parts))
+    return hash128("\x1f".join(map(str, parts)))
+
+
+def hash128(text: str) -> str:
+    """Hash a text to 128 bits, as 32 hexadecimal digits.
+
+    `stable_id` of several parts is `hash128` of the parts joined by 0x1f.
+    """
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 

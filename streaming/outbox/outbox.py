@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from kafka.partitioner import murmur2
 
 from schemas.access import PROBE_SUFFIX
-from schemas.topics import full_name
+from schemas.topics import DEAD_LETTERS, full_name
 from streaming.brokers import FENCE_TIMEOUT_SECONDS, TRANSACTION_TIMEOUT_MS, connect
 from streaming.codec import OutRecord
 from streaming.errors import StreamingError
@@ -20,8 +20,13 @@ from streaming.errors import StreamingError
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)  # noqa: SLF001
 # What becomes of records whose transaction has failed already, for a reason that is told elsewhere.
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # noqa: SLF001
+# The client's own partitioner puts a record where its key belongs (RD_KAFKA_PARTITION_UA).
+OF_KEY = -1
 # The broker's max.message.bytes less what batching adds; see the topic catalogue.
 RECORD_BYTES_MAX = 1_000_000
+# Below this key and value leave room enough: the headers of our own records repeat the key and add
+# some 300 bytes. Dead letters have those of others.
+PLAIN_BYTES_MAX = RECORD_BYTES_MAX // 4
 # Deliveries are looked at once for so many records: each look lets go of the interpreter.
 RECORDS_PER_POLL = 1_000
 
@@ -92,7 +97,9 @@ class Outbox:
         if self._failed:
             raise OutboxFailed(self._failed)
         for record in records:
-            _check_size(record)
+            size = len(record.value or b"") + len(record.key or b"")
+            if size > PLAIN_BYTES_MAX or record.topic == DEAD_LETTERS:
+                _check_size(record)
         try:
             self._producer.begin_transaction()
             for first in range(0, len(records), RECORDS_PER_POLL):
@@ -107,10 +114,10 @@ class Outbox:
     def _produce(self, records: Sequence[OutRecord]) -> None:
         produce, names = self._producer.produce, self._names
         for topic, key, value, headers, route in records:
-            placed = {} if route is None else {"partition": self._route(topic, route)}
+            partition = OF_KEY if route is None else self._route(topic, route)
             while True:
                 try:
-                    produce(names[topic], value, key, headers=headers, **placed)
+                    produce(names[topic], value, key, partition, headers=headers)
                     break
                 except BufferError:
                     # The queue is full: wait until the broker has taken some of it.
