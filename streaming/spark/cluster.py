@@ -23,6 +23,15 @@ _PATHS = (_ARCHIVES, "spark.jars", "spark.files", "spark.submit.pyFiles")
 # Of one executor's Python workers and its JVM; the directory that YARN gives a container has a name
 # that is too long for a socket.
 _SOCKET_DIR = "/tmp"
+# An executor that says nothing, as its machine is gone, paused or cut off, is given up after this
+# time; Spark's own 120 s, looked at once a minute, made decisions wait for 139 s. Long enough for a
+# full collection on a busy machine: whoever is given up without need costs a batch and a new start.
+_SILENT_SECONDS = 15
+# So often it is looked at, and an executor says that it is there.
+_LOOK_SECONDS = 3
+# What a batch exchanges between executors is small: one that does not answer a fetch at once is
+# lost. Spark's own 3 tries with 5 s between them made each exchange of a batch wait for 15 s.
+_FETCH_TRIES, _FETCH_PAUSE_SECONDS = 1, 1
 
 
 def is_cluster(master: str) -> bool:
@@ -38,6 +47,12 @@ def cluster_options(malloc_pools: str) -> dict[str, str]:
         "spark.submit.deployMode": "client",
         "spark.python.unix.domain.socket.dir": _SOCKET_DIR,
         "spark.executorEnv.MALLOC_ARENA_MAX": malloc_pools,
+        "spark.executor.heartbeatInterval": f"{_LOOK_SECONDS}s",
+        "spark.network.timeoutInterval": f"{_LOOK_SECONDS}s",
+        "spark.storage.blockManagerHeartbeatTimeoutMs": f"{_SILENT_SECONDS}s",
+        "spark.shuffle.io.connectionTimeout": f"{_SILENT_SECONDS}s",
+        "spark.shuffle.io.maxRetries": str(_FETCH_TRIES),
+        "spark.shuffle.io.retryWait": f"{_FETCH_PAUSE_SECONDS}s",
     }
 
 

@@ -1,6 +1,9 @@
 """`python -m tests.chaos --kills 50 --seed 1`: kill -9 under load, and a table of what it did.
 
 With `--standby` a pair of reconcilers runs; the active one is also paused and asked to hand over.
+With `--cluster` they run on a standalone Spark cluster of two workers. What is done there besides:
+an executor is killed, frozen (SIGSTOP), or loses its Python; a worker is killed with its executors,
+alone, or both at once.
 """
 
 import argparse
@@ -14,17 +17,22 @@ from tests.chaos.story import Outcome, Story, play
 
 def main() -> int:
     """0 if nothing was lost, doubled or otherwise wrong, else 1."""
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.chaos",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--kills", type=int, default=50, help="how many")
     parser.add_argument("--seed", type=int, default=1, help="of their order and moments")
     parser.add_argument("--standby", action="store_true", help="a pair instead of one")
+    parser.add_argument("--cluster", action="store_true", help="with executors elsewhere")
     parser.add_argument("--parts", nargs="+", help="only these")
     given = parser.parse_args()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory(prefix="placer-chaos-", ignore_cleanup_errors=True) as scratch:
-        story = Story(given.kills, given.seed, given.standby, given.parts)
+        story = Story(given.kills, given.seed, given.standby, given.cluster, given.parts)
         outcome = play(Path(scratch), port, story, print_now)
     report(outcome, given.seed)
     return 1 if outcome.lost or outcome.doubled or outcome.faults else 0

@@ -3,7 +3,8 @@
 Requests, heartbeats and moves go on without a pause; nodes die and come back; at random moments a
 kill -9 hits the driver, Spark's JVM, its Python workers, all of them, or the broker. What ends is
 started again, as an orchestrator does. A pair has one that decides and one that stands by: the
-active one is killed, stopped in order, or paused until the other has decided something.
+active one is killed, stopped in order, or paused until the other has decided something. On a Spark
+cluster its executors and workers are killed and paused as well: it goes on without another start.
 
 In the end every request has one answer, the fleet is whole, and the journal replayed through the
 core gives every record again, byte for byte.
@@ -15,16 +16,19 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
 
 import psutil
 
+from schemas.topics import NODES
+from streaming.administration import apply_topics
 from streaming.runtime import EmbeddedBroker
 from streaming.simulator import Fleet
 from streaming.simulator.fleet import Executor, FleetNode
+from tests.chaos.executors import TOPOLOGY_SHARDS, Executors, start_executors
 from tests.integration.conftest import System
 from tests.systems.application import Application
 from tests.systems.topics import Requests
@@ -34,7 +38,7 @@ from tests.systems.waiting import until
 # can still be judged within seconds.
 REQUESTS_PER_SECOND = 8
 UNDER_LOAD_SECONDS_MAX = 3.0
-NODES = [FleetNode(f"n{zone}{number}", f"/z{zone}") for zone in "abc" for number in range(5)]
+FLEET = [FleetNode(f"n{zone}{number}", f"/z{zone}") for zone in "abc" for number in range(5)]
 # One start of Spark and of a broker on a machine that does other work beside.
 RECOVERY_SECONDS_MAX = 300.0
 # What all fifty kills have left to do is done by then.
@@ -58,19 +62,23 @@ class Outcome:
 @dataclass(frozen=True)
 class Story:
     """Says how often what is killed, in an order drawn by `seed`; `pair`: with a standby;
-    `parts`: only these."""
+    `cluster`: with executors on a Spark cluster; `parts`: only these."""
 
     kills: int
     seed: int
     pair: bool = False
+    cluster: bool = False
     parts: Sequence[str] | None = None
 
 
 class Chaos:
     """One run: a broker, the application on it, and what is done to them."""
 
-    def __init__(self, broker: EmbeddedBroker, system: System, seed: int) -> None:
-        self._broker, self._system = broker, system
+    def __init__(
+        self, broker: EmbeddedBroker, system: System, executors: Executors | None, seed: int
+    ) -> None:
+        """`executors`: of the application, where they are processes of a cluster."""
+        self._broker, self._system, self._executors = broker, system, executors
         self._choice = random.Random(seed)
         self._application = self._launch()
         self._dead: list[str] = []
@@ -82,9 +90,27 @@ class Chaos:
             "all of it": self._kill_all,
             "broker": self._kill_broker,
         }
+        if executors is not None:
+            # They are its executors' there.
+            del self.parts["workers"]
+            self.parts |= executors.parts
 
     def _launch(self) -> Application:
-        return self._system.launch()
+        return self._system.launch(**self._settings())
+
+    def _settings(self) -> dict[str, str]:
+        """The environment of the next application."""
+        return {} if self._executors is None else self._executors.next_settings()
+
+    def _mend(self) -> None:
+        """Return when nothing is missing from the last kill."""
+        if self._executors is not None:
+            self._application.wait_ready()
+            self._executors.mend([self._application], self._application)
+
+    def _is_survived(self, part: str) -> bool:
+        """Whether the application has to go on as it is."""
+        return self._executors is not None and part in self._executors.parts
 
     @property
     def decided(self) -> int:
@@ -100,14 +126,17 @@ class Chaos:
 
     def kill(self, part: str, fleet: Fleet) -> None:
         """One kill at a random moment; returns when a new decision has come."""
+        self._mend()
         self._trouble(fleet)
         threading.Event().wait(self._choice.uniform(0, UNDER_LOAD_SECONDS_MAX))
-        started = time.monotonic()
+        started, before = time.monotonic(), self._application
         self.parts[part]()
-        if part != "broker":
+        if part != "broker" and not self._is_survived(part):
             assert self._application.wait_end() != 0
         self.go_on()
         self.outcome.recoveries.setdefault(part, []).append(time.monotonic() - started)
+        if self._is_survived(part) and self._application is not before:
+            self.outcome.faults.append(f"{part}: the application ended: {before.printed[-500:]}")
 
     def go_on(self) -> None:
         """Return when a new decision has come; an application that has ended is started again."""
@@ -193,12 +222,14 @@ class Chaos:
 class PairChaos(Chaos):
     """The same with a standby: times are those until the other one has decided something."""
 
-    def __init__(self, broker: EmbeddedBroker, system: System, seed: int) -> None:
+    def __init__(
+        self, broker: EmbeddedBroker, system: System, executors: Executors | None, seed: int
+    ) -> None:
         self._started = 0
         self._running: dict[str, Application] = {}
-        super().__init__(broker, system, seed)
+        super().__init__(broker, system, executors, seed)
         self._launch()
-        del self.parts["workers"]
+        self.parts.pop("workers", None)
         self.parts |= {"paused": self._pause, "stopped": self._stop_active}
         self._paused: Application | None = None
 
@@ -214,8 +245,10 @@ class PairChaos(Chaos):
         threading.Event().wait(self._choice.uniform(0, UNDER_LOAD_SECONDS_MAX))
         before, started, stopped = self.epoch, time.monotonic(), self._application
         self.parts[part]()
-        if part == "broker":
+        if part == "broker" or self._is_survived(part):
             self.go_on()
+            if self._is_survived(part) and self.epoch != before:
+                self.outcome.faults.append(f"{part}: taken over without need, epoch {self.epoch}")
         else:
             outputs = self._system.outputs
             until(lambda: self.epoch > before, "the other one is active", RECOVERY_SECONDS_MAX)
@@ -235,7 +268,9 @@ class PairChaos(Chaos):
     def _launch(self) -> Application:
         name = f"p{self._started}"
         self._started += 1
-        self._running[name] = self._system.launch("--ha", PLACER_STANDBY__INSTANCE=name)
+        self._running[name] = self._system.launch(
+            "--ha", PLACER_STANDBY__INSTANCE=name, **self._settings()
+        )
         return self._running[name]
 
     def _goes_on(self, before: int) -> bool:
@@ -252,6 +287,8 @@ class PairChaos(Chaos):
         others = [each for each in self._running.values() if each is not self._application]
         for each in others:
             each.wait_standing_by()
+        if self._executors is not None:
+            self._executors.mend([*self._running.values()], self._application)
 
     def _pause(self) -> None:
         self._paused = self._application
@@ -269,24 +306,28 @@ class PairChaos(Chaos):
 
 
 @contextmanager
-def stage(scratch: Path, port: int) -> Iterator[tuple[EmbeddedBroker, System]]:
-    """A broker that keeps its data, with topics on it."""
-    with EmbeddedBroker(port, scratch / "broker", BROKER) as broker:
+def stage(scratch: Path, port: int, story: Story) -> Iterator[tuple[System, Chaos]]:
+    """A broker that keeps its data, with topics on it, and the application."""
+    with ExitStack() as stack:
+        executors = None
+        if story.cluster:
+            executors = stack.enter_context(start_executors(scratch, 2 if story.pair else 1))
+        broker = stack.enter_context(EmbeddedBroker(port, scratch / "broker", BROKER))
         system = System(broker.bootstrap_servers, scratch)
-        try:
-            yield broker, system
-        finally:
-            system.close()
+        stack.callback(system.close)
+        if story.cluster:
+            apply_topics(system.bootstrap, system.prefix, 1, partitions={NODES: TOPOLOGY_SHARDS})
+        made = (PairChaos if story.pair else Chaos)(broker, system, executors, story.seed)
+        yield system, made
 
 
 def play(scratch: Path, port: int, story: Story, tell: Callable[[str], None]) -> Outcome:
     """Kill so often, let everything come to rest, and say what was seen."""
     with (
-        stage(scratch, port) as (broker, system),
-        Fleet(system.bootstrap, system.prefix, NODES, 0.5) as fleet,
+        stage(scratch, port, story) as (system, chaos),
+        Fleet(system.bootstrap, system.prefix, FLEET, 0.5) as fleet,
         Executor(system.bootstrap, system.prefix, 0.5),
     ):
-        chaos = (PairChaos if story.pair else Chaos)(broker, system, story.seed)
         requests = Requests(system.inputs, REQUESTS_PER_SECOND)
         chaos.go_on()
         parts: Sequence[str] = chaos.order(story.kills, story.parts)

@@ -24,7 +24,8 @@ from tests.systems.waiting import until
 HOST = "127.0.0.1"
 # As small as two cores for all of it ask for.
 _JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms32m", "-Xmx192m")
-WORKER_CORES, WORKER_MEMORY, EXECUTOR_MEMORY = "1", "1g", "512m"
+# Of a worker for each application: one executor with one core.
+WORKER_CORES, WORKER_MEMORY_MIB, EXECUTOR_MEMORY = 1, 1024, "512m"
 START_TIMEOUT_SECONDS = 120.0
 
 
@@ -73,6 +74,12 @@ class _Process:
         """What it has printed."""
         return (self._directory / "log").read_text(errors="replace")
 
+    def kill_alone(self) -> None:
+        """kill -9 to it, and not to what it has started."""
+        if self._running is not None:
+            self._running.kill()
+            self._running.wait()
+
     def kill(self) -> None:
         """kill -9 to it and to all that it has started, as when its machine is lost."""
         if self._running is None:
@@ -87,12 +94,13 @@ class _Process:
 
 
 class SparkCluster:
-    """A master and workers with one core each; `url` is Spark's name of the master."""
+    """A master and workers with one core for each of so many `applications`; `url` is Spark's name
+    of the master."""
 
-    def __init__(self, scratch: Path, workers: int = 2) -> None:
+    def __init__(self, scratch: Path, workers: int = 2, applications: int = 1) -> None:
         port, page = free_ports(2)
         self.url, self._page = f"spark://{HOST}:{port}", f"http://{HOST}:{page}/json/"
-        self._scratch = scratch
+        self._scratch, self._applications = scratch, applications
         at = ("--host", HOST, "--port", str(port), "--webui-port", str(page))
         self._master = _Process(scratch / "master", "master.Master", at)
         self.workers = [self._worker(number) for number in range(workers)]
@@ -101,17 +109,20 @@ class SparkCluster:
         directory = self._scratch / f"worker-{number}"
         arguments = (
             *("--host", HOST, "--webui-port", "0", "--work-dir", str(directory / "work")),
-            *("--cores", WORKER_CORES, "--memory", WORKER_MEMORY, self.url),
+            *("--cores", str(WORKER_CORES * self._applications)),
+            *("--memory", f"{WORKER_MEMORY_MIB * self._applications}m", self.url),
         )
         return _Process(directory, "worker.Worker", arguments)
 
     def settings(self, archive: Path, checkpoint: Path) -> dict[str, str]:
-        """The environment of an application on this cluster, all of it on this machine."""
+        """The environment of an application on this cluster, all of it on this machine. It takes
+        a core of each worker, and leaves the others to the other applications."""
         options = {
             "spark.master": self.url,
             "spark.archives": f"{archive}#environment",
             "spark.driver.host": HOST,
             "spark.driver.bindAddress": HOST,
+            "spark.cores.max": str(WORKER_CORES * len(self.workers)),
             "spark.executor.memory": EXECUTOR_MEMORY,
             "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         }
@@ -130,6 +141,12 @@ class SparkCluster:
     def executors(self) -> list[psutil.Process]:
         """The JVMs of all executors."""
         return [each for worker in self.workers for each in worker.executors]
+
+    def executors_of(self, jvm: psutil.Process) -> list[psutil.Process]:
+        """The JVMs of the executors of the application whose driver has this JVM."""
+        ports = {each.laddr.port for each in jvm.net_connections("tcp") if each.status == "LISTEN"}
+        drivers = tuple(f"@{HOST}:{port} " for port in ports)
+        return [each for each in self.executors if any(one in _line(each) for one in drivers)]
 
     def wait_workers(self, count: int) -> None:
         """Return when so many workers are there by the master's account."""
