@@ -8,6 +8,7 @@ SHELL := bash
 PYTHON ?= python3
 SEEDS ?= 10000
 KILLS ?= 50
+CLUSTER_KILLS ?= 12
 SEED ?= 1
 VENV := .venv
 BIN := $(VENV)/bin
@@ -74,10 +75,12 @@ containers: setup  ## all tests with brokers and the application in containers; 
 	@CONTAINERS=required $(BIN)/python -m pytest -rs -m "long or not long" \
 	  tests/integration/test_containers.py
 
-chaos: setup  ## KILLS= times kill -9 of driver, JVM, workers, broker under load, and what it did
+chaos: setup  ## KILLS= times kill -9 of driver, JVM, workers, broker under load; then on a Spark cluster
 	@$(BIN)/python -m pytest -q -m long tests/integration/test_broker_faults.py
 	@$(BIN)/python -m tests.chaos --kills $(KILLS) --seed $(SEED)
 	@$(BIN)/python -m tests.chaos --kills $(KILLS) --seed $(SEED) --standby
+	@$(BIN)/python -m tests.chaos --kills $(CLUSTER_KILLS) --seed $(SEED) --cluster
+	@$(BIN)/python -m tests.chaos --kills $(CLUSTER_KILLS) --seed $(SEED) --cluster --standby
 
 simulate: setup  ## SEEDS= histories of simulated fleets, each step judged by an oracle
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --jobs $$(nproc)

@@ -5,6 +5,7 @@ packages and Python from the application: in their working directories and their
 of this checkout can be imported, and none of their processes has a file of it open.
 """
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +18,17 @@ from streaming.environment_archive import make_environment_archive
 from streaming.simulator import Fleet
 from streaming.simulator.fleet import Executor, FleetNode
 from tests.integration.conftest import System
+from tests.integration.test_standby import wait_writer, writer
+from tests.systems.application import PATIENT, Application
 from tests.systems.spark_cluster import SparkCluster
 from tests.systems.supervised import ANSWER_TIMEOUT_SECONDS, Supervised
 from tests.systems.waiting import until
+
+# A silent executor is given up after 15 s, which are looked at every 3 s; the rest is for the batch
+# that is run again on a busy machine. With Spark's own settings it takes 120 s and more.
+FROZEN_SECONDS_MAX = 60.0
+# An executor whose worker is gone ends by itself within a second or two.
+ORPHAN_SECONDS_MAX = 15.0
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
@@ -53,6 +62,11 @@ def supervised(
     started = Supervised(own_system, cluster.settings(archive, tmp_path / "shared") | SETTINGS)
     started.application.wait_ready()
     return started
+
+
+def pair_settings(cluster: SparkCluster, archive: Path, checkpoint: Path) -> dict[str, str]:
+    settings = SETTINGS | PATIENT | cluster.settings(archive, checkpoint)
+    return settings | {"PLACER_STANDBY__INSTANCE": checkpoint.name}
 
 
 def foreign_files(process: psutil.Process) -> list[str]:
@@ -123,3 +137,72 @@ def test_nothing_is_lost_or_doubled_when_parts_of_the_cluster_go(
         )
         assert supervised.application is running, "no loss of executors ends the application"
         supervised.rest()
+
+
+def test_executors_that_are_frozen_or_alone_hold_up_nothing_for_long(
+    supervised: Supervised, cluster: SparkCluster
+) -> None:
+    system = supervised.system
+    with Fleet(system.bootstrap, system.prefix, NODES_OF_FLEET, 0.5):
+        supervised.ask("before", shards=4)
+        running = supervised.application
+        cluster.wait_executors(2)
+        frozen = cluster.executors[0]
+        frozen.suspend()
+        supervised.ask("frozen", shards=4, timeout_seconds=FROZEN_SECONDS_MAX)
+        psutil.wait_procs([frozen], FROZEN_SECONDS_MAX)
+        cluster.wait_executors(2)
+        supervised.ask("with-another", shards=4)
+
+        orphan = cluster.workers[0].executors[0]
+        cluster.workers[0].kill_alone()
+        gone, alive = psutil.wait_procs([orphan], ORPHAN_SECONDS_MAX)
+        assert (gone, alive) == ([orphan], [])
+        supervised.ask("without-a-worker", shards=4, timeout_seconds=FROZEN_SECONDS_MAX)
+        assert supervised.application is running, "no loss of executors ends the application"
+        supervised.rest()
+
+
+@pytest.mark.parametrize("applications", [2, 1], ids=["room for both", "room for one"])
+def test_a_pair_shares_a_cluster(
+    own_system: System, archive: Path, tmp_path: Path, applications: int
+) -> None:
+    """Each has executors of its own. Where there is room for one alone, the standby waits for
+    those of the active one, and has them at the take-over."""
+    system = own_system
+    apply_topics(system.bootstrap, system.prefix, 1, partitions={NODES: 4})
+
+    def launch(name: str) -> Application:
+        return system.launch("--ha", **pair_settings(cluster, archive, tmp_path / "shared" / name))
+
+    with (
+        SparkCluster(tmp_path / "cluster", applications=applications) as cluster,
+        Fleet(system.bootstrap, system.prefix, NODES_OF_FLEET, 0.5),
+    ):
+        active = launch("a")
+        active.wait_ready()
+        standby = launch("b")
+        if applications == 2:
+            standby.wait_standing_by()
+            assert len(cluster.executors_of(standby.jvm)) == len(cluster.workers)
+            cluster.workers[0].kill()
+            system.inputs.stream("without-a-worker", shards=4)
+            system.outputs.decision("without-a-worker")
+            cluster.workers[0].launch()
+            for each in (active, standby):
+                what = "executors on both workers again"
+                until(lambda: len(cluster.executors_of(each.jvm)) == 2, what)  # noqa: B023
+        else:
+            until(lambda: "STANDING_BY" in standby.printed, "it follows", ANSWER_TIMEOUT_SECONDS)
+            assert cluster.executors_of(standby.jvm) == []
+        system.inputs.stream("before", shards=4)
+        system.outputs.decision("before")
+        assert writer(system) == (1, "a"), "executors that are lost are no reason to take over"
+        active.kill()
+        killed = time.monotonic()
+        assert wait_writer(system, 2) == "b"
+        system.inputs.stream("after", shards=4)
+        system.outputs.decision("after")
+        print(f"kill to decision {time.monotonic() - killed:.1f} s, room for {applications}")
+        system.outputs.check()
+        assert system.replay().differences == ()
