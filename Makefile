@@ -102,7 +102,7 @@ chart: $(PACKAGES)  ## renew what deploy/helm and deploy/kubernetes are made of;
 	@$(BIN)/python -m tests.chart
 
 lock: $(PACKAGES)  ## renew requirements.lock from pyproject.toml
-	@$(BIN)/uv pip compile --quiet --upgrade pyproject.toml --group dev --extra console --universal \
+	@$(BIN)/uv pip compile --quiet --upgrade pyproject.toml --group dev --all-extras --universal \
 	  --python-version 3.11 --generate-hashes --no-header --output-file requirements.lock
 
 clean:  ## remove the environment and the tools' caches (the user's jar cache stays)

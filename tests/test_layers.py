@@ -19,6 +19,7 @@ PLACEMENT: Mapping[str, set[str]] = {
     "hashing": set(),
     "wording": set(),
     "model": set(),
+    "replica_selector": {"model"},
     "topology": {"hashing", "model"},
     "assignments": {"topology"},
     # Inside the Spark operator, before anything is decided; and what is under way.
@@ -112,8 +113,10 @@ STREAMING: Mapping[str, set[str]] = {
     # Questions about the state, in a file or in topics; requests; the past.
     "offline": {"codec", "locations"},
     "live": {"errors", "codec", "settings", "brokers", "presence", "offline"},
+    "sending": {"errors", "settings", "brokers"},
     "requests": {
         *("errors", "codec", "settings", "brokers", "presence", "outbox", "recovery", "live"),
+        "sending",
     },
     "read_model": {
         *("errors", "gc_pause", "codec", "settings", "brokers", "offline", "live"),
@@ -130,7 +133,7 @@ STREAMING: Mapping[str, set[str]] = {
     # A Kafka cluster as the system that is placed: knows neither the core nor the stream.
     "kafka_bridge": {"errors", "brokers", "administration"},
     # For the systems whose replicas are placed: knows the topics, and nothing of the stream.
-    "client": {"errors", "codec", "brokers"},
+    "client": {"errors", "brokers"},
     "conformance": {"errors", "brokers", "administration"},
     # A whole system on one machine.
     "simulator": {"errors", "settings", "brokers"},
@@ -144,7 +147,7 @@ STREAMING: Mapping[str, set[str]] = {
         *("errors", "codec", "runtime", "settings", "observability", "locations", "brokers"),
         *("administration", "recovery", "app", "offline", "live", "requests", "replay", "doctor"),
         *("kafka_bridge", "conformance", "simulator", "rerun", "demo", "standby", "presence"),
-        *("spark", "environment_archive", "read_model", "api"),
+        *("spark", "environment_archive", "read_model", "api", "sending"),
     },
 }
 TABLES = {"placement": PLACEMENT, "streaming": STREAMING}

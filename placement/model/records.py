@@ -24,6 +24,11 @@ class Liveness(StrEnum):
     DEAD = "dead"
     UNREGISTERED = "unregistered"
 
+    @property
+    def is_gone(self) -> bool:
+        """Return whether nothing lives on the node."""
+        return self in (Liveness.DEAD, Liveness.UNREGISTERED)
+
 
 class AdministrativeState(StrEnum):
     """Order of the operator for a node; every one but `none` keeps new replicas away.

@@ -66,8 +66,6 @@ NO_DOMAIN = -1
 
 _T = TypeVar("_T")
 
-_GONE = (Liveness.DEAD, Liveness.UNREGISTERED)
-
 
 @dataclass(frozen=True, slots=True)
 class Scope:
@@ -419,7 +417,7 @@ class Topology:
 
     def is_dead(self, node: int) -> bool:
         """Return whether nothing lives on the node."""
-        return self.liveness[node] in _GONE
+        return self.liveness[node].is_gone
 
     def is_lost(self, node: int) -> bool:
         """Return whether replicas on the node have to be replaced; see `lost`."""

@@ -41,20 +41,32 @@ from streaming.cli.commands import (
     topics,
     watch,
 )
+from streaming.cli.extras import explain_missing
 from streaming.errors import StreamingError
 
 
 class PlacerGroup(TyperGroup):
-    """Tells expected failures in one message, without a traceback."""
+    """Tells expected failures in one message, without a traceback. A package of an extra that is
+    not installed is one of them."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; a StreamingError ends it with the error's exit code."""
+        """Run the command; what is expected to fail ends it with an exit code."""
         try:
             return super().invoke(ctx)
         except StreamingError as error:
-            for line in str(error).splitlines():
-                typer.secho(f"placer: {line}", fg=typer.colors.RED, err=True)
-            raise typer.Exit(error.exit_code) from error
+            raise _end(error) from error
+        except ModuleNotFoundError as error:
+            missing = explain_missing(error)
+            if missing is None:
+                raise
+            raise _end(missing) from error
+
+
+def _end(error: StreamingError) -> typer.Exit:
+    """Tell a failure; returns what ends the command."""
+    for line in str(error).splitlines():
+        typer.secho(f"placer: {line}", fg=typer.colors.RED, err=True)
+    return typer.Exit(error.exit_code)
 
 
 app = typer.Typer(

@@ -9,8 +9,12 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-# Not inside the handler: a second signal could come in the middle of the import.
-import psutil  # type: ignore[import-untyped]
+# Not inside the handler: a second signal could come in the middle of the import. A light
+# installation is without it, and starts no process either.
+try:
+    import psutil  # type: ignore[import-untyped]
+except ModuleNotFoundError:
+    psutil = None
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,11 +58,13 @@ def stop_on_signals(said: str | None = None) -> Iterator[threading.Event]:
 
 def descendants() -> list[psutil.Process]:
     """Every process below this one: broker, JVM and Python workers."""
-    return psutil.Process().children(recursive=True)
+    return [] if psutil is None else psutil.Process().children(recursive=True)
 
 
 def kill(killed: list[psutil.Process]) -> None:
     """End them at once; one that has ended by itself, or its successor's number, is left alone."""
+    if not killed:
+        return
     for process in killed:
         with suppress(psutil.NoSuchProcess):
             process.kill()

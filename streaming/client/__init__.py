@@ -1,7 +1,8 @@
 """Client library of the reconciler: executors, readers of placements, requests, agents of nodes.
 
 For systems whose replicas are placed; no part of the application imports it. It knows the topics
-and neither Spark nor the planner. Imports `brokers`, `codec`, `errors`.
+and neither Spark nor the planner, and needs no numpy: it is all of a light installation.
+Imports `brokers`, `errors`.
 """
 
 from streaming.client.carrying import Retries

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from placement.model import Location, Reason, parse_location
-from placement.topology import Client, Topology, select_nearest
+from placement.replica_selector import Client, select_nearest
 from schemas.topics import ASSIGNMENTS, DECISIONS, TOPOLOGY
 from streaming.brokers import CommittedReader, Reachability
 from streaming.client.moves import ShardId, parse_shard_key
+from streaming.client.node_table import NodeTable
 from streaming.client.shard_table import ShardTable
-from streaming.codec import parse_node
 from streaming.errors import StreamingError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class PlacementView:
             reachability=self._reachability,
         )
         self._changed = threading.Condition()
-        self._table, self._topology = ShardTable(), Topology()
+        self._table, self._nodes = ShardTable(), NodeTable()
         self._decisions: dict[str, dict[str, Any]] = {}
         self._callbacks: list[Callable[[Change], None]] = []
         self._is_complete = False
@@ -155,10 +155,9 @@ class PlacementView:
         assert isinstance(place, Location)
         who = Client(client, place, tuple(sorted((tags or {}).items())), host)
         with self._changed:
-            topology, nodes = self._topology, self._table.replicas(stream, shard)
-            known = [topology.index[node] for node in nodes if node in topology.index]
-            choice = select_nearest(who, known, topology, {})
-            node_id = None if choice.node is None else topology.ids[choice.node]
+            nodes = self._nodes.select(self._table.replicas(stream, shard))
+        choice = select_nearest(who, range(len(nodes.ids)), nodes, {})
+        node_id = None if choice.node is None else nodes.ids[choice.node]
         return Nearest(node_id, choice.reason)
 
     def wait_for_epoch(
@@ -255,8 +254,10 @@ class PlacementView:
                 self._decisions[record.key or ""] = record.value
             elif record.topic == DECISIONS:
                 self._decisions.pop(record.key or "", None)
+            elif record.value is not None:
+                self._nodes.put(record.key or "", record.value)
             else:
-                self._see_node(record.key or "", record.value)
+                self._nodes.drop(record.key or "")
         except (KeyError, ValueError) as error:
             place = f"{record.topic} partition {record.partition} offset {record.offset}"
             LOG.error("the record at %s cannot be read and is left out: %s", place, error)
@@ -269,16 +270,6 @@ class PlacementView:
         if not self._table.put(*shard_id, body["epoch"], nodes):
             return None
         return Change(shard_id, body["epoch"], (*nodes,))
-
-    def _see_node(self, node_id: str, body: dict[str, Any] | None) -> None:
-        if body is not None:
-            view = parse_node(body)
-            condition = (view.liveness, view.administrative, view.guard)
-            self._topology.upsert(node_id, view.attributes, *condition)
-        elif node_id in self._topology.index:
-            node = self._topology.index[node_id]
-            self._topology.forget(node_id)
-            self._topology.release(node)
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

@@ -11,12 +11,12 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from schemas.body_hashes import hash_request
 from schemas.inputs import StreamAltered, StreamCreated, StreamDropped
 from schemas.outputs import Outcome
 from schemas.topics import DECISIONS, STREAMS
 from streaming.brokers import CommittedReader
 from streaming.client.sender import Sender, make_message
-from streaming.codec import event_of_message
 from streaming.errors import StreamingError
 
 if TYPE_CHECKING:
@@ -186,11 +186,10 @@ class Requester:
         request: StreamCreated | StreamAltered | StreamDropped,
     ) -> bool:
         """Return whether the decision is on this very request."""
-        event = event_of_message(request, 0)
         is_drop = isinstance(request, StreamDropped)
         return (
             decision["sequence"] == request.sequence
-            and decision["body_hash"] == getattr(event, "body_hash", None)
+            and decision["body_hash"] == hash_request(request)
             and is_drop == (decision["outcome"] == Outcome.DROPPED)
         )
 

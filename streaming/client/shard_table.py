@@ -1,20 +1,18 @@
 """Holds the assignments of many shards as columns: a million of them in some tens of megabytes.
 
 `placement_view.py` fills it from `assignments.v1`. A stream has an array of epochs and one of node
-indices, both by the shard's number; node ids are held once.
+indices, both by the shard's number; node ids are held once. The arrays are those of the standard
+library: one shard is read or written at a time, which numpy would not do faster.
 """
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
 # What stands in a column where there is no shard, or no further replica.
 NONE = -1
@@ -24,12 +22,24 @@ SHARDS_MIN = 16
 
 @dataclass(slots=True)
 class _Stream:
-    """The columns of one stream: `epochs` [shards], NONE where there is none; `nodes` [shards,
-    replicas], indices of nodes with the leader's first, NONE behind the last."""
+    """The columns of one stream: `epochs` by shard, 64 bits, NONE where there is none; `nodes`
+    `width` for each shard, 32 bits, indices of nodes with the leader's first, NONE behind the
+    last."""
 
-    epochs: NDArray[np.int64]
-    nodes: NDArray[np.int32]
+    width: int
+    epochs: array[int]
+    nodes: array[int]
     count: int = 0
+
+    @classmethod
+    def with_room(cls, shards: int, width: int) -> _Stream:
+        """Make the columns of a stream without shards."""
+        return cls(width, array("q", [NONE]) * shards, array("i", [NONE]) * (shards * width))
+
+    def set_nodes(self, shard: int, nodes: Sequence[int]) -> None:
+        """Write the nodes of a shard."""
+        padded = [*nodes, *[NONE] * (self.width - len(nodes))]
+        self.nodes[shard * self.width : (shard + 1) * self.width] = array("i", padded)
 
 
 class ShardTable:
@@ -46,27 +56,31 @@ class ShardTable:
     @property
     def size_bytes(self) -> int:
         """Return the size of the columns."""
-        return sum(each.epochs.nbytes + each.nodes.nbytes for each in self._streams.values())
+        return sum(
+            len(column) * column.itemsize
+            for stream in self._streams.values()
+            for column in (stream.epochs, stream.nodes)
+        )
 
     def shards(self, stream: str) -> list[int]:
         """Return the numbers of a stream's shards, rising; empty for one that is not known."""
         known = self._streams.get(stream)
-        return [] if known is None else [int(each) for each in np.flatnonzero(known.epochs != NONE)]
+        if known is None:
+            return []
+        return [shard for shard, epoch in enumerate(known.epochs) if epoch != NONE]
 
     def put(self, stream: str, shard: int, epoch: int, nodes: Sequence[str]) -> bool:
         """Take in an assignment; False where a newer one, or itself, is known already."""
         known = self._streams.get(stream)
         if known is None:
-            width = max(1, len(nodes))
-            known = self._streams[stream] = _Stream(*_columns(SHARDS_MIN, width))
-        if shard >= len(known.epochs) or len(nodes) > known.nodes.shape[1]:
+            known = self._streams[stream] = _Stream.with_room(SHARDS_MIN, max(1, len(nodes)))
+        if shard >= len(known.epochs) or len(nodes) > known.width:
             known = self._widen(stream, known, shard + 1, len(nodes))
         if epoch <= known.epochs[shard]:
             return False
-        known.count += bool(known.epochs[shard] == NONE)
+        known.count += known.epochs[shard] == NONE
         known.epochs[shard] = epoch
-        known.nodes[shard] = NONE
-        known.nodes[shard, : len(nodes)] = [self._number(node) for node in nodes]
+        known.set_nodes(shard, [self._number(node) for node in nodes])
         return True
 
     def drop(self, stream: str, shard: int) -> bool:
@@ -74,7 +88,8 @@ class ShardTable:
         known = self._streams.get(stream)
         if known is None or shard >= len(known.epochs) or known.epochs[shard] == NONE:
             return False
-        known.epochs[shard], known.nodes[shard] = NONE, NONE
+        known.epochs[shard] = NONE
+        known.set_nodes(shard, ())
         known.count -= 1
         if not known.count:
             del self._streams[stream]
@@ -85,13 +100,14 @@ class ShardTable:
         known = self._streams.get(stream)
         if known is None or not 0 <= shard < len(known.epochs) or known.epochs[shard] == NONE:
             return None
-        return int(known.epochs[shard])
+        return known.epochs[shard]
 
     def replicas(self, stream: str, shard: int) -> tuple[str, ...]:
         """Return the nodes of a shard, leader first; none where there is no such shard."""
         if self.epoch(stream, shard) is None:
             return ()
-        row = self._streams[stream].nodes[shard].tolist()
+        known = self._streams[stream]
+        row = known.nodes[shard * known.width : (shard + 1) * known.width]
         return tuple(self._ids[node] for node in row if node != NONE)
 
     def _number(self, node_id: str) -> int:
@@ -102,14 +118,10 @@ class ShardTable:
 
     def _widen(self, stream: str, known: _Stream, shards: int, replicas: int) -> _Stream:
         """Give a stream room for more shards or replicas."""
-        held, width = known.nodes.shape
-        epochs, nodes = _columns(
-            held if shards <= held else max(shards, 2 * held), max(width, replicas)
-        )
-        epochs[:held], nodes[:held, :width] = known.epochs, known.nodes
-        wider = self._streams[stream] = _Stream(epochs, nodes, known.count)
+        held = len(known.epochs)
+        room = held if shards <= held else max(shards, 2 * held)
+        wider = self._streams[stream] = _Stream.with_room(room, max(known.width, replicas))
+        wider.epochs[:held], wider.count = known.epochs, known.count
+        for slot in range(known.width):
+            wider.nodes[slot : held * wider.width : wider.width] = known.nodes[slot :: known.width]
         return wider
-
-
-def _columns(shards: int, width: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    return np.full(shards, NONE, np.int64), np.full((shards, width), NONE, np.int32)

@@ -6,10 +6,7 @@ again when the state is rebuilt. Ids are hashes of content, so that a retry writ
 
 from collections.abc import Mapping
 from dataclasses import replace
-from hashlib import blake2b
-from typing import Any, TypeVar
-
-import orjson
+from typing import TypeVar
 
 from placement.liveness import (
     LastHeartbeat,
@@ -44,6 +41,7 @@ from placement.model import (
     StreamDropped,
 )
 from schemas import acks, inputs, limits
+from schemas.body_hashes import hash_body, hash_request
 from schemas.cluster import Cluster, ClusterNode, ClusterNodeStatus, ClusterStream
 from schemas.inputs import InputMessage, StreamRequest
 from schemas.requests import OperatorRequest, TimedRequest
@@ -79,12 +77,6 @@ _ACKS: Mapping[type[InputMessage], AckKind] = {
 }
 
 _R = TypeVar("_R", StreamCreated, StreamAltered)
-
-
-def hash_body(body: Mapping[str, Any]) -> str:
-    """Hash of a message's fields, whatever their order: tells a repeat from a conflict."""
-    canonical = orjson.dumps(dict(body), option=orjson.OPT_SORT_KEYS)
-    return blake2b(canonical, digest_size=16).hexdigest()
 
 
 # Wire to core
@@ -181,14 +173,15 @@ def event_of_message(message: InputMessage, at: int) -> Event:
         case inputs.NodeInventory():
             return LocationResolved(at, message.node_id, message.location, "inventory")
         case inputs.StreamCreated():
-            hashed = hash_body(_fields_of(message))
-            return _stream_event(StreamCreated, message, at, message.sequence, hashed)
+            return _stream_event(
+                StreamCreated, message, at, message.sequence, hash_request(message)
+            )
         case inputs.StreamAltered():
             return _stream_event(
-                StreamAltered, message, at, message.sequence, _hash_with_name(message)
+                StreamAltered, message, at, message.sequence, hash_request(message)
             )
         case inputs.StreamDropped():
-            hashed = _hash_with_name(message)
+            hashed = hash_request(message)
             return StreamDropped(at, message.stream, message.sequence, hashed, message.uid)
         case acks.ReplicaLost():
             place = (message.stream, message.shard, message.node_id)
@@ -212,20 +205,6 @@ def event_of_message(message: InputMessage, at: int) -> Event:
     if isinstance(message, acks.MoveProgressed):
         said = replace(said, bytes_done=message.bytes_done, bytes_total=message.bytes_total)
     return said
-
-
-def _hash_with_name(message: inputs.StreamAltered | inputs.StreamDropped) -> str:
-    """A hash that no message of another name has: what a stream was created with is no repeat."""
-    return hash_body({"type": type(message).__name__, **_fields_of(message)})
-
-
-def _fields_of(message: inputs.StreamCreated | inputs.StreamAltered | inputs.StreamDropped) -> Any:
-    """Return the fields of a message as they are hashed: those that came later only if set."""
-    fields = message.model_dump()
-    for name in ("uid", "adopt", "expected_load"):
-        if fields.get(name, "") is None:
-            del fields[name]
-    return fields
 
 
 def event_of_order(request: OperatorRequest, at: int) -> OperatorAsked:

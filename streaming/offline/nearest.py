@@ -6,15 +6,15 @@ from typing import Any
 
 from placement.assignments import EMPTY
 from placement.model import UNLOCATED, Location, parse_location
-from placement.topology import (
+from placement.replica_selector import (
     Choice,
     Client,
     Freshness,
-    Topology,
     is_own_node,
     select_exact_rack,
     select_nearest,
 )
+from placement.topology import Topology
 from schemas.cluster import ClusterClient, ClusterStream, RefusedStream, ReplicaState
 from streaming.locations import LocationMap, cloud_location
 from streaming.offline.documents import Document

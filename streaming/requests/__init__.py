@@ -24,7 +24,6 @@ from streaming.requests.operators import (
     send_request_and_wait,
 )
 from streaming.requests.rehearsal import Rehearsal
-from streaming.requests.sending import make_record, send_records
 from streaming.requests.streams import (
     StreamAnswer,
     StreamMessage,
@@ -55,7 +54,6 @@ __all__ = [
     "follow_progress",
     "hand_over",
     "is_satisfied",
-    "make_record",
     "new_request_id",
     "overlay_spec",
     "preview_departure",
@@ -63,7 +61,6 @@ __all__ = [
     "redrive",
     "send_departure",
     "send_departure_and_wait",
-    "send_records",
     "send_request",
     "send_request_and_wait",
     "send_stream_requests",

