@@ -17,7 +17,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 from schemas.topics import full_name
 from streaming.brokers.clients import make_reader, present_partitions
 from streaming.brokers.offsets import read_watermarks
-from streaming.errors import BrokerUnreachable, StreamingError
+from streaming.errors import AccessRefused, BrokerUnreachable, StreamingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -281,6 +281,11 @@ class CommittedReader:
         error = message.error()
         if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             return False  # the client looks for its group's coordinator; we join no group
+        if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise AccessRefused(
+                f"this user has not, or no longer, the right Read on topic {message.topic()}; "
+                "`placer topics acls` lists the rights of each role"
+            )
         if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
             raise StreamingError(f"{message.topic()} cannot be read: {error.str()}")
         at_end = error is not None

@@ -5,6 +5,12 @@ and neither Spark nor the planner, and needs no numpy: it is all of a light inst
 Imports `brokers`, `errors`.
 """
 
+from streaming.client.aio import (
+    AsyncExecutor,
+    AsyncPlacementView,
+    AsyncReplicaStore,
+    AsyncRequester,
+)
 from streaming.client.carrying import Retries
 from streaming.client.executor import Executor
 from streaming.client.moves import Move, Replica, ShardAssignment, ShardId
@@ -29,6 +35,10 @@ from streaming.client.sender import MessageRefused, NotDelivered
 from streaming.client.store import MoveCalledOff, MoveRefused, Progress, ReplicaStore
 
 __all__ = [
+    "AsyncExecutor",
+    "AsyncPlacementView",
+    "AsyncReplicaStore",
+    "AsyncRequester",
     "Change",
     "DecisionAwaited",
     "DrainRefused",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from schemas import limits
 from schemas.acks import MoveKind
+from streaming.client import metrics
 from streaming.client.moves import KINDS, Replica
 from streaming.client.schedule import Ending, Task, TaskKind
 from streaming.client.store import MoveCalledOff, MoveRefused
@@ -120,6 +121,7 @@ class Carrier:
                     LOG.error("%s failed after %d attempts: %s", what, attempt, reason)
                     return Result(Ending.FAILED, reason)
                 pause = self._retries.pause_after(attempt)
+                metrics.RETRIES.inc()
                 LOG.warning("%s failed, is tried again in %.1f s: %s", what, pause, reason)
                 progress.wait(pause)
             else:
@@ -138,6 +140,7 @@ class Carrier:
                     self._store.delete(task.replica)
             except Exception as error:  # noqa: BLE001 - a store may raise anything
                 pause = self._retries.pause_after(attempt)
+                metrics.RETRIES.inc()
                 LOG.error(
                     "%s of %s failed, is tried again in %.1f s; its shard waits: %s",
                     task.kind,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from schemas import acks
 from schemas.topics import ACKS, ASSIGNMENTS, MOVES
 from streaming.brokers import CommittedReader, Reachability
+from streaming.client import metrics
 from streaming.client.carrying import Carrier, Result, Retries
 from streaming.client.moves import Move, ShardAssignment, parse_shard_key
 from streaming.client.schedule import CallOff, Ending, Limits, Say, Schedule, Start, Task, TaskKind
@@ -47,6 +48,7 @@ class _Running:
         self.progress = Progress()
         self.reported_at = time.monotonic()
         self.bytes_done = -1
+        self._counted = 0
 
     def take_report(self, interval_seconds: float) -> tuple[int | None, int | None] | None:
         """Hand out what is worth a report: news, and the last ones are a while ago. What has not
@@ -61,6 +63,13 @@ class _Running:
         self.reported_at = time.monotonic()
         self.bytes_done = self.bytes_done if report.bytes_done is None else report.bytes_done
         return report.bytes_done, report.bytes_total
+
+    def count_rest(self) -> int:
+        """Return the bytes that were copied since the last call, by the newest report."""
+        report = self.progress.newest
+        done = 0 if report is None or report.bytes_done is None else report.bytes_done
+        new, self._counted = max(0, done - self._counted), max(done, self._counted)
+        return new
 
 
 class Executor:
@@ -87,13 +96,14 @@ class Executor:
         """`nodes`: the nodes whose moves it carries out; None: all. `options`: of librdkafka."""
         self._store = store
         self._schedule = Schedule(nodes, limits)
+        self._reachability = Reachability(bootstrap, LOG.warning)
         # Moves first: an assignment is then at least as new as the moves that were read.
         self._reader = CommittedReader(
             bootstrap,
             prefix,
             [MOVES, ASSIGNMENTS],
             options=options,
-            reachability=Reachability(bootstrap, LOG.warning),
+            reachability=self._reachability,
         )
         self._sender = Sender(bootstrap, prefix, "executor", options)
         self._closing = threading.Event()
@@ -163,6 +173,7 @@ class Executor:
                 self._take_ends()
                 self._report_progress()
                 self._sender.poll()
+                self._measure()
             self._leave()
         except BaseException as error:  # noqa: BLE001 - shown by close(), in the caller's thread
             LOG.error("the executor has stopped: %s", error)
@@ -183,6 +194,13 @@ class Executor:
         except (KeyError, ValueError) as error:
             place = f"{record.topic} partition {record.partition} offset {record.offset}"
             LOG.error("the record at %s cannot be read and is left out: %s", place, error)
+            metrics.UNREADABLE.labels(record.topic).inc()
+
+    def _measure(self) -> None:
+        carried = sum(task.kind is TaskKind.CARRY_OUT for task in self._running)
+        metrics.MOVES_UNDER_WAY.set(carried)
+        metrics.UNCONFIRMED.set(self._sender.unconfirmed)
+        metrics.BROKER_AWAY.labels("executor").set(self._reachability.is_away)
 
     def _apply(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
@@ -210,11 +228,13 @@ class Executor:
         while not self._ended.empty():
             task, (ending, reason) = self._ended.get()
             LOG.info("%s of %s has ended: %s", task.kind, task.shard_id, ending)
-            del self._running[task]
+            metrics.TASKS.labels(task.kind, ending).inc()
+            metrics.BYTES_COPIED.inc(self._running.pop(task).count_rest())
             self._apply(self._schedule.finish(task, ending, reason))
 
     def _report_progress(self) -> None:
         for task, running in self._running.items():
+            metrics.BYTES_COPIED.inc(running.count_rest())
             if task.kind is not TaskKind.CARRY_OUT or task.move is None:
                 continue
             move = self._schedule.latest(task.move)
@@ -236,6 +256,7 @@ class Executor:
         LOG.info("%s of %s", said.message, said.shard_id)
         message = make_message(getattr(acks, said.message), {**fields, **(details or {})})
         self._sender.send(ACKS, message, f"{said.message}:{about}{occasion}")
+        metrics.ACKNOWLEDGEMENTS.labels(said.message).inc()
 
     def _leave(self) -> None:
         """Let everything under way stop where it is, and wait for it a while."""

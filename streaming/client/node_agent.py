@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import signal
 import threading
 import time
 import uuid
@@ -32,7 +33,7 @@ from schemas.requests import Drain
 from schemas.topics import ACKS, ANSWERS, NODE_LOADS, NODES, OPERATOR
 from streaming.brokers import CommittedReader
 from streaming.client.sender import Sender, make_message
-from streaming.errors import StreamingError
+from streaming.errors import AccessRefused, StreamingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -85,6 +86,7 @@ class NodeAgent:
         self._round_trips: Mapping[str, float | None] | None = None
         self._held: IO[bytes] | None = None
         self._stopping = threading.Event()
+        self._has_ended = False
         self._thread = threading.Thread(target=self._beat, name=f"node-{node_id}", daemon=True)
 
     def start(self) -> None:
@@ -131,6 +133,22 @@ class NodeAgent:
             f"{self.node_id} is not empty after {timeout_seconds:g} s: its moves go on; look at "
             "what blocks them with placer status, and wait longer"
         )
+
+    def serve(self, drain_timeout_seconds: float | None = None) -> None:
+        """Run until SIGINT or SIGTERM: the whole main program of an agent beside its node. To be
+        called in the main thread.
+
+        With `drain_timeout_seconds` the node is drained then, and leaves once it is empty; where
+        that is refused or takes longer, it stops as for a restart and DrainRefused is raised.
+        """
+        asked = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: asked.set())
+        with self:
+            asked.wait()
+            if drain_timeout_seconds is not None:
+                self.drain(drain_timeout_seconds)
+                self.leave()
 
     def report_round_trips(self, round_trips_ms: Mapping[str, float | None]) -> None:
         """Report round trips to other locations with the next heartbeat, in ms by location; None
@@ -195,16 +213,23 @@ class NodeAgent:
                 measured, self._round_trips = self._round_trips, None
             try:
                 self._say(NodeHeartbeat, {"rtt_ms": measured})
+                self._sender.poll()
+            except AccessRefused as error:
+                # Told once; stop and leave raise it, too.
+                LOG.error("no more heartbeats of %s: %s", self.node_id, error)
+                return
             except StreamingError:
                 LOG.exception("a heartbeat of %s was not sent", self.node_id)
-            self._sender.poll()
 
     def _end(self, kind: type[NodeMessage], fields: Mapping[str, Any]) -> None:
         """Send the last message of this life."""
         self._stopping.set()
+        if self._has_ended:
+            return
         if self._thread.ident is not None:
             self._thread.join()
             self._say(kind, fields)
+            self._has_ended = True
         self._sender.flush()
         if self._held is not None:
             self._held.close()

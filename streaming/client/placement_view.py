@@ -16,6 +16,7 @@ from placement.model import Location, Reason, parse_location
 from placement.replica_selector import Client, select_nearest
 from schemas.topics import ASSIGNMENTS, DECISIONS, TOPOLOGY
 from streaming.brokers import CommittedReader, Reachability
+from streaming.client import metrics
 from streaming.client.moves import ShardId, parse_shard_key
 from streaming.client.node_table import NodeTable
 from streaming.client.shard_table import ShardTable
@@ -220,6 +221,8 @@ class PlacementView:
                 self._changed.notify_all()
             while not self._closing.is_set():
                 self._take(self._reader.poll(POLL_SECONDS))
+                metrics.BROKER_AWAY.labels("view").set(self._reachability.is_away)
+                metrics.VIEW_NEWEST_RECORD.set(self._newest_record_ms / 1000)
                 if not self._reachability.is_away:
                     self._contact = time.monotonic()
         except BaseException as error:  # noqa: BLE001 - raised in the callers' threads
@@ -261,6 +264,7 @@ class PlacementView:
         except (KeyError, ValueError) as error:
             place = f"{record.topic} partition {record.partition} offset {record.offset}"
             LOG.error("the record at %s cannot be read and is left out: %s", place, error)
+            metrics.UNREADABLE.labels(record.topic).inc()
         return None
 
     def _see_assignment(self, shard_id: ShardId, body: dict[str, Any] | None) -> Change | None:

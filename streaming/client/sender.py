@@ -14,18 +14,18 @@ import uuid
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
+from confluent_kafka import KafkaError
 from pydantic import ValidationError
 
 from schemas.base import Message, describe
 from schemas.envelope import encode_headers
 from schemas.topics import full_name
 from streaming.brokers import make_producer
-from streaming.errors import StreamingError
+from streaming.errors import AccessRefused, StreamingError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from confluent_kafka import KafkaError
     from confluent_kafka import Message as SentMessage
 
 LOG = logging.getLogger("streaming.client")
@@ -33,6 +33,11 @@ LOG = logging.getLogger("streaming.client")
 FLUSH_TIMEOUT_SECONDS = 30.0
 # A full queue of the client is given so long to drain before a record is tried again.
 QUEUE_FULL_WAIT_SECONDS = 0.01
+
+# Errors that no repetition mends: somebody has to give a right.
+_REFUSALS = frozenset(
+    {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
+)
 
 _Model = TypeVar("_Model", bound=Message)
 
@@ -59,10 +64,17 @@ class Sender:
         self._producer = make_producer(bootstrap, options)
         self._lock = threading.Lock()
         self._unconfirmed = 0
+        self._refusal: AccessRefused | None = None
+
+    @property
+    def unconfirmed(self) -> int:
+        """Count the records that no broker has confirmed yet."""
+        return self._unconfirmed
 
     def send(self, topic: str, message: Message, identity: str | None = None) -> None:
         """Put a message in the queue, and return. `topic`: its short name; `identity`: the record's
-        id, which a repetition shares."""
+        id, which a repetition shares. Raises AccessRefused where an earlier record was refused."""
+        self._raise_refusal()
         key = message.record_key()
         headers = encode_headers(
             type(message).__name__,
@@ -77,25 +89,37 @@ class Sender:
         self._produce(full_name(topic, self._prefix), key.encode(), value, [*headers])
 
     def poll(self) -> None:
-        """Take note of what has arrived; to be called now and then."""
+        """Take note of what has arrived; to be called now and then. Raises AccessRefused."""
         self._producer.poll(0)
+        self._raise_refusal()
 
     def flush(self, timeout_seconds: float = FLUSH_TIMEOUT_SECONDS) -> None:
-        """Wait until everything has arrived. Raises NotDelivered."""
+        """Wait until everything has arrived. Raises NotDelivered, AccessRefused."""
         deadline = time.monotonic() + timeout_seconds
         while self._unconfirmed and time.monotonic() < deadline:
             self._producer.flush(max(0.0, deadline - time.monotonic()))
+        self._raise_refusal()
         if self._unconfirmed:
             raise NotDelivered(
                 f"{self._unconfirmed} records of {self._name} have not reached a broker within "
                 f"{timeout_seconds:g} s; look whether the brokers answer, then try again"
             )
 
+    def _raise_refusal(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+
     def _produce(self, topic: str, key: bytes, value: bytes, headers: list[Any]) -> None:
         def note(error: KafkaError | None, _: SentMessage) -> None:
-            if error is None:
+            if error is None or error.code() in _REFUSALS:
                 with self._lock:
                     self._unconfirmed -= 1
+                if error is not None:
+                    self._refusal = AccessRefused(
+                        f"{self._name} has not, or no longer, the right Write on topic {topic} "
+                        f"({error.str()}); `placer topics acls` lists the rights of each role: "
+                        "give it back, then start again"
+                    )
                 return
             LOG.warning("a record of %s to %s is sent again: %s", self._name, topic, error.str())
             self._produce(topic, key, value, headers)

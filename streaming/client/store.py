@@ -38,20 +38,21 @@ class Report(NamedTuple):
 class Progress:
     """Carries a copy's reports out, and the word that it is to stop in.
 
-    Call it now and then, at least every few seconds: `progress(bytes_done, bytes_total)`. Safe for
-    threads.
+    Call it now and then, at least every few seconds: `progress(bytes_done, bytes_total)`. `newest`
+    is the last report, None before the first. Safe for threads.
     """
 
     def __init__(self) -> None:
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._report: Report | None = None
+        self.newest: Report | None = None
 
     def __call__(self, bytes_done: int | None = None, bytes_total: int | None = None) -> None:
         """Report how far the copy is. Raises MoveCalledOff when it is to stop."""
         self.check()
         with self._lock:
-            self._report = Report(bytes_done, bytes_total)
+            self._report = self.newest = Report(bytes_done, bytes_total)
 
     @property
     def is_called_off(self) -> bool:

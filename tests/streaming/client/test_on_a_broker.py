@@ -18,7 +18,16 @@ import pytest
 from schemas.envelope import encode_headers
 from schemas.inputs import StreamCreated
 from schemas.outputs import OUTPUTS
-from schemas.topics import ACKS, DECISIONS, NODE_LOADS, NODES, STREAMS, TOPOLOGY, full_name
+from schemas.topics import (
+    ACKS,
+    DECISIONS,
+    NODE_LOADS,
+    NODES,
+    OPERATOR,
+    STREAMS,
+    TOPOLOGY,
+    full_name,
+)
 from streaming.brokers import CommittedReader, make_producer
 from streaming.client import (
     Change,
@@ -225,3 +234,32 @@ def test_a_node_lives_twice_and_leaves(bootstrap: str, prefix: str, tmp_path: Pa
     ((_, load),) = said(bootstrap, prefix, NODE_LOADS)
     assert load["shards"] == [{"stream": "orders", "shard": 0, "disk_bytes": 10}]
     assert [name for name, _ in said(bootstrap, prefix, ACKS)] == ["ReplicaLost"]
+
+
+def test_an_agent_drains_its_node_when_it_is_to_end(
+    bootstrap: str, prefix: str, tmp_path: Path
+) -> None:
+    program = (
+        "import sys; from streaming.client import NodeAgent; "
+        "NodeAgent(*sys.argv[1:]).serve(drain_timeout_seconds=0.5)"
+    )
+    state = str(tmp_path / "node.json")
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, bootstrap, prefix, "n1", state],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+    def heard() -> list[str]:
+        return [name for name, _ in said(bootstrap, prefix, NODES)]
+
+    until(lambda: "NodeHeartbeat" in heard(), "the agent speaks")
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=TIMEOUT_SECONDS)
+    # Nobody answers here: it says so, and ends as for a restart.
+    assert "n1 is not empty after 0.5 s" in errors
+    assert process.returncode == 1
+    ((kind, drain),) = said(bootstrap, prefix, OPERATOR)
+    assert (kind, drain["target"]) == ("Drain", "n1")
+    assert said(bootstrap, prefix, NODES)[-1][1]["stopping"]
