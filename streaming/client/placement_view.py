@@ -41,11 +41,15 @@ class LocationMalformed(StreamingError):
 
 
 class Change(NamedTuple):
-    """What has changed of a shard. `epoch` is None, and there are no replicas, where it is gone."""
+    """What has changed of a shard. `epoch` is None, and there are no replicas, where it is gone.
+    `adding` and `removing` are set while a move is open, as a leader that replicates to a copy which
+    catches up needs them."""
 
     shard_id: ShardId
     epoch: int | None
     replicas: tuple[str, ...]
+    adding: tuple[str, ...] = ()
+    removing: tuple[str, ...] = ()
 
 
 class Nearest(NamedTuple):
@@ -110,7 +114,7 @@ class PlacementView:
 
     def on_change(self, callback: Callable[[Change], None]) -> None:
         """Call back with each change of a shard from now on, in the view's thread: be quick. What a
-        callback raises is logged."""
+        callback raises is logged. One that is given before the start sees all shards."""
         self._callbacks.append(callback)
 
     def replicas(self, stream: str, shard: int) -> tuple[str, ...]:
@@ -136,6 +140,12 @@ class PlacementView:
         """Return the last decision on a stream, as its record has it; None where there is none."""
         with self._changed:
             return self._decisions.get(stream)
+
+    def host(self, node_id: str) -> str | None:
+        """Return where a node is reached, as it has registered it; None where it is not known."""
+        with self._changed:
+            node = self._topology.index.get(node_id)
+            return None if node is None else self._topology.attributes[node].host
 
     def nearest(
         self,
@@ -273,7 +283,8 @@ class PlacementView:
         nodes = body["replicas"]
         if not self._table.put(*shard_id, body["epoch"], nodes):
             return None
-        return Change(shard_id, body["epoch"], (*nodes,))
+        moving = [(*body.get(name, ()),) for name in ("adding", "removing")]
+        return Change(shard_id, body["epoch"], (*nodes,), *moving)
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
