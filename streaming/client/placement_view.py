@@ -42,8 +42,7 @@ class LocationMalformed(StreamingError):
 
 class Change(NamedTuple):
     """What has changed of a shard. `epoch` is None, and there are no replicas, where it is gone.
-    `adding` and `removing` are set while a move is open, as a leader that replicates to a copy which
-    catches up needs them."""
+    `adding` and `removing` are set while a move is open: a leader that replicates needs them."""
 
     shard_id: ShardId
     epoch: int | None

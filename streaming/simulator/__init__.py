@@ -8,6 +8,7 @@ from streaming.simulator.executor import Executor, ExecutorBehaviour
 from streaming.simulator.fleet import Fleet
 from streaming.simulator.loads import LoadReporter
 from streaming.simulator.playing import ScenarioRun, StreamCreator, claim_lines
+from streaming.simulator.processes import JudgingProgram, ProcessFleet, ProgramFailed
 from streaming.simulator.scenario import Scenario, ScenarioStep, StepPlayer, read_scenario
 from streaming.simulator.world import WATCHED_TOPICS, Watcher, World
 
@@ -16,7 +17,10 @@ __all__ = [
     "Executor",
     "ExecutorBehaviour",
     "Fleet",
+    "JudgingProgram",
     "LoadReporter",
+    "ProcessFleet",
+    "ProgramFailed",
     "Scenario",
     "ScenarioRun",
     "ScenarioStep",
