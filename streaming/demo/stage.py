@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Self
 
@@ -22,7 +22,10 @@ from streaming.settings import ENV_DELIMITER, ENV_PREFIX
 from streaming.simulator import (
     Executor,
     Fleet,
+    JudgingProgram,
     LoadReporter,
+    ProcessFleet,
+    Programs,
     Scenario,
     ScenarioRun,
     StreamCreator,
@@ -82,11 +85,13 @@ class Stage:
 
     def __enter__(self) -> Self:
         self._tell("starting a Kafka broker")
-        scratch = self._owned.enter_context(Scratch("demo")).path
+        self.scratch = self._owned.enter_context(Scratch("demo")).path
         broker = self._owned.enter_context(EmbeddedBroker())
         self.bootstrap = broker.bootstrap_servers
         apply_topics(self.bootstrap, DEFAULT_PREFIX, 1)
-        self._application = Application(self.bootstrap, scratch, self._flags, self._environment)
+        self._application = Application(
+            self.bootstrap, self.scratch, self._flags, self._environment
+        )
         self._owned.callback(self._application.stop)
         self._create = StreamCreator(self.bootstrap, DEFAULT_PREFIX)
         reader = CommittedReader(self.bootstrap, DEFAULT_PREFIX, WATCHED)
@@ -145,22 +150,42 @@ class ScenarioDemo(Stage):
         found. Raises SceneFailed, NoAnswer; KeyboardInterrupt when stopped."""
         self._start()
         scenario = self._scenario
-        with (
-            Fleet(
-                self.bootstrap, DEFAULT_PREFIX, scenario.fleet(), scenario.heartbeat_seconds
-            ) as fleet,
-            Executor(self.bootstrap, DEFAULT_PREFIX, scenario.executor, serves=fleet.can_serve),
-            nullcontext()
-            if scenario.loads is None
-            else LoadReporter(self.bootstrap, DEFAULT_PREFIX, scenario.loads, fleet, self.world),
-        ):
+        with ExitStack() as opened:
+            if scenario.programs is None:
+                fleet: Fleet | ProcessFleet = self._simulate(opened)
+                judge = None
+            else:
+                fleet, judge = self._run(opened, scenario.programs)
             playing = ScenarioRun(scenario, fleet, self.world, self._create, self._tell, self._stop)
             found = playing.play()
             if self._stop.is_set():
                 raise KeyboardInterrupt
+            found += [] if judge is None else judge.end()
             for line in claim_lines(scenario, found):
                 self._tell(line)
             return self._report(found)
+
+    def _simulate(self, opened: ExitStack) -> Fleet:
+        """Start simulated nodes, with what surrounds them."""
+        scenario, at = self._scenario, (self.bootstrap, DEFAULT_PREFIX)
+        fleet = opened.enter_context(Fleet(*at, scenario.fleet(), scenario.heartbeat_seconds))
+        opened.enter_context(Executor(*at, scenario.executor, serves=fleet.can_serve))
+        if scenario.loads is not None:
+            opened.enter_context(LoadReporter(*at, scenario.loads, fleet, self.world))
+        return fleet
+
+    def _run(
+        self, opened: ExitStack, programs: Programs
+    ) -> tuple[ProcessFleet, JudgingProgram | None]:
+        """Start nodes that are processes, and the program that judges them."""
+        at, nodes = (self.bootstrap, DEFAULT_PREFIX), self._scenario.fleet()
+        self._tell(f"starting {len(nodes)} processes: {' '.join(programs.node)}")
+        fleet = ProcessFleet(*at, nodes, programs.node, self.scratch / "nodes")
+        opened.enter_context(fleet)
+        if programs.judge is None:
+            return fleet, None
+        told = {"KAFKA_BOOTSTRAP": at[0], "TOPIC_PREFIX": at[1]}
+        return fleet, opened.enter_context(JudgingProgram(programs.judge, told, self._tell))
 
 
 def _environment(scenario: Scenario) -> dict[str, str]:

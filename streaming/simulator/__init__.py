@@ -9,7 +9,14 @@ from streaming.simulator.fleet import Fleet
 from streaming.simulator.loads import LoadReporter
 from streaming.simulator.playing import ScenarioRun, StreamCreator, claim_lines
 from streaming.simulator.processes import JudgingProgram, ProcessFleet, ProgramFailed
-from streaming.simulator.scenario import Scenario, ScenarioStep, StepPlayer, read_scenario
+from streaming.simulator.scenario import (
+    Programs,
+    Scenario,
+    ScenarioRefused,
+    ScenarioStep,
+    StepPlayer,
+    read_scenario,
+)
 from streaming.simulator.world import WATCHED_TOPICS, Watcher, World
 
 __all__ = [
@@ -21,7 +28,9 @@ __all__ = [
     "LoadReporter",
     "ProcessFleet",
     "ProgramFailed",
+    "Programs",
     "Scenario",
+    "ScenarioRefused",
     "ScenarioRun",
     "ScenarioStep",
     "StepPlayer",

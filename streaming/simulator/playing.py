@@ -17,6 +17,7 @@ from streaming.brokers import make_producer
 from streaming.errors import StreamingError
 from streaming.simulator.claims import Baseline, find_broken_claims
 from streaming.simulator.fleet import Fleet
+from streaming.simulator.processes import ProcessFleet
 from streaming.simulator.scenario import Scenario, StepPlayer
 from streaming.simulator.world import World
 
@@ -76,7 +77,7 @@ class ScenarioRun:
     def __init__(
         self,
         scenario: Scenario,
-        fleet: Fleet,
+        fleet: Fleet | ProcessFleet,
         world: World,
         create: Callable[[StreamCreated], object],
         tell: Callable[[str], None],

@@ -30,6 +30,7 @@ from streaming.simulator.claims import Claims, Seconds, Target
 from streaming.simulator.executor import ExecutorBehaviour
 from streaming.simulator.fleet import Fleet, FleetNode
 from streaming.simulator.loads import LoadsBehaviour
+from streaming.simulator.processes import ProcessFleet
 
 
 def _set_first_sequence(body: Any) -> Any:
@@ -69,6 +70,15 @@ class FleetLayout(_Part):
             for rack in range(1, self.racks + 1)
             for number in range(1, self.nodes + 1)
         ]
+
+
+class Programs(_Part):
+    """Programs in place of the simulation. `node` runs once for each node, and carries its moves
+    out; `judge` runs beside them from before the first step, and ends with 0 at the end's SIGTERM
+    unless it has something to complain of. `python` is the interpreter of this installation."""
+
+    node: Annotated[tuple[str, ...], Field(min_length=1)]
+    judge: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
 
 
 class ScenarioNode(_Part):
@@ -127,8 +137,8 @@ Setting = float | int | str | bool | None
 
 class Scenario(_Part):
     """Holds a scenario file. It has the fleet and its streams, the settings that the reconciler
-    needs (by section), the executor's behaviour, what shards weigh, the steps in their order, and
-    the claims about the end."""
+    needs (by section), the executor's behaviour and what shards weigh, or the programs in their
+    place, the steps in their order, and the claims about the end."""
 
     name: str = "scenario"
     settings: Mapping[str, Mapping[str, Setting | Mapping[str, Setting]]] = Field(
@@ -140,6 +150,7 @@ class Scenario(_Part):
     streams: tuple[ScenarioStream, ...] = ()
     executor: ExecutorBehaviour = Field(default_factory=ExecutorBehaviour)
     loads: LoadsBehaviour | None = None
+    programs: Programs | None = None
     steps: tuple[ScenarioStep, ...] = ()
     ends: Claims | None = None
 
@@ -147,6 +158,8 @@ class Scenario(_Part):
     def _check_nodes(self) -> Self:
         if (self.layout is None) == (not self.nodes):
             raise ValueError("give either layout or nodes")
+        if self.programs is not None and self.model_fields_set & {"executor", "loads"}:
+            raise ValueError("programs carry out and report themselves: no executor, no loads")
         return self
 
     @property
@@ -216,7 +229,9 @@ def _is_within(location: str, domain: str) -> bool:
 class StepPlayer:
     """Plays the steps on a fleet; `stop` ends it between two looks at the clock."""
 
-    def __init__(self, fleet: Fleet, tell: Callable[[str], None], stop: threading.Event) -> None:
+    def __init__(
+        self, fleet: Fleet | ProcessFleet, tell: Callable[[str], None], stop: threading.Event
+    ) -> None:
         self._fleet, self._tell, self._stop = fleet, tell, stop
         self._capacities: dict[str, int] | None = None
 

@@ -72,6 +72,7 @@ def fleet(
         Executor,
         Fleet,
         LoadReporter,
+        ScenarioRefused,
         ScenarioRun,
         StreamCreator,
         World,
@@ -80,6 +81,10 @@ def fleet(
     )
 
     scenario = read_scenario(read_text(file))
+    if scenario.programs is not None:
+        raise ScenarioRefused(
+            f"programs are not simulated: play it with placer demo --scenario {file}"
+        )
     address, options = settings.kafka.bootstrap_servers, settings.resolved_kafka_options()
     topics, nodes, world = settings.topics.prefix, scenario.fleet(), World()
     _tell_settings(scenario, file)
