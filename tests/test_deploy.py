@@ -278,6 +278,28 @@ def test_compose_sets_settings_that_there_are(monkeypatch: pytest.MonkeyPatch) -
     assert (settings.levels, settings.topics.replication_factor) == (["rack"], 3)
 
 
+def test_compose_runs_the_store_with_what_it_reads() -> None:
+    composed = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
+    services = {n: e for n, e in composed["services"].items() if e.get("profiles") == ["store"]}
+    nodes = {name: each for name, each in services.items() if name != "store-client"}
+    assert len({each["environment"]["NODE_LOCATION"] for each in nodes.values()}) == len(nodes) == 6
+    source = (ROOT / "deploy" / "examples" / "store" / "node.py").read_text("utf-8")
+    read = {*re.findall(r'told(?:\.get\(|\[)"(\w+)"', source)}
+    for name, each in services.items():
+        (code, *data) = each["volumes"]
+        inside, outside, _ = code.split(":")
+        assert (ROOT / inside).is_dir()
+        assert outside.startswith(each["environment"]["PYTHONPATH"])
+        assert (ROOT / f"{each['entrypoint'][2].replace('.', '/')}.py").is_file()
+        if name in nodes:
+            given = each["environment"]
+            assert read == given.keys() - {"PYTHONPATH"}
+            assert given["NODE_ID"] == name
+            assert given["NODE_HOST"] == f"{name}:{given['NODE_LISTEN'].rpartition(':')[2]}"
+            assert [each.partition(":")[0] for each in data] == [name]
+            assert name in composed["volumes"]
+
+
 def test_the_license_goes_where_the_code_goes() -> None:
     """Into the wheel, and into the image, whose build installs from what is copied."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
