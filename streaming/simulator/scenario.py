@@ -132,6 +132,9 @@ class ScenarioStep(_Part):
         return self
 
 
+# What only simulated nodes can do: be silent and come back as the same process, unregister at once.
+SIMULATED_ONLY = frozenset({"return", "flap", "unregister"})
+
 Setting = float | int | str | bool | None
 
 
@@ -160,6 +163,9 @@ class Scenario(_Part):
             raise ValueError("give either layout or nodes")
         if self.programs is not None and self.model_fields_set & {"executor", "loads"}:
             raise ValueError("programs carry out and report themselves: no executor, no loads")
+        beyond = {step.do for step in self.steps} & SIMULATED_ONLY
+        if self.programs is not None and beyond:
+            raise ValueError(f"programs can be killed and revived, not {', '.join(sorted(beyond))}")
         return self
 
     @property

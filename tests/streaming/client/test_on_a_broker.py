@@ -137,7 +137,9 @@ def test_a_view_follows_placements(stand_in: StandIn, bootstrap: str, prefix: st
         move = stand_in.issue(shard, remove="a", add="d")
         stand_in.complete(shard, move)
         assert view.wait_for_epoch("orders", 0, 3, TIMEOUT_SECONDS) == ("d", "b")
-        assert changes[-1] == Change(ShardId("orders", 0), 3, ("d", "b"))
+        begun = Change(ShardId("orders", 0), 2, ("a", "b"), adding=("d",), removing=("a",))
+        assert changes == [begun, Change(ShardId("orders", 0), 3, ("d", "b"))]
+        assert (view.host("d"), view.host("x")) == (example("NodeView")["host"], None)
         assert view.nearest("orders", 0, "/us/az1/rack1").node_id == "d"
         with pytest.raises(EpochAwaited, match=r"orders/0 has epoch 3; 9 has not come"):
             view.wait_for_epoch("orders", 0, 9, 0.01)

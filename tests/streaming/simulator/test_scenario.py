@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[3]
 PLAYED = [
     *sorted((ROOT / "deploy" / "examples" / "scenarios").glob("*.yaml")),
     ROOT / "streaming" / "demo" / "scenario.yaml",
+    ROOT / "deploy" / "examples" / "store" / "kills.yaml",
 ]
 
 
@@ -129,6 +130,12 @@ def test_a_stopped_player_does_nothing_more() -> None:
         ("layout: {}\nsettings: {liveness: {dead_after: 3}}", "settings: .*dead_after"),
         ("layout: {}\nsettings: {liveness: {suspect_after_seconds: 900}}", "dead_after_seconds"),
         ("layout: {}\nends: {moves: 3}", "moves"),
+        ("layout: {}\nprograms: {node: []}", "node"),
+        ("layout: {}\nexecutor: {}\nprograms: {node: [store]}", "no executor, no loads"),
+        (
+            "layout: {}\nprograms: {node: [store]}\nsteps: [{do: flap, target: /zone1}]",
+            "killed and revived, not flap",
+        ),
         ("layout: {}\nends: {moves_at_least: 3, moves_at_most: 1}", "is below moves_at_least"),
     ],
 )
