@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-SCENARIOS = sorted((Path(__file__).parents[2] / "deploy" / "examples" / "scenarios").glob("*.yaml"))
+EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples"
+# The last one runs processes of the example store, which cannot be simulated.
+SCENARIOS = [*sorted((EXAMPLES / "scenarios").glob("*.yaml")), EXAMPLES / "store" / "kills.yaml"]
 # Of the flapping, which lasts longest, and a start of Spark beside other work.
 TIMEOUT_SECONDS = 420
 

@@ -30,6 +30,8 @@ def register(app: typer.Typer) -> None:
         epilog="[bold]Examples[/bold]\n\n"
         "  placer demo\n\n"
         "  placer demo --scenario deploy/examples/scenarios/zone-loss.yaml\n\n"
+        "  placer demo --scenario deploy/examples/store/kills.yaml    "
+        "[dim]# with a real store in place of simulated nodes[/dim]\n\n"
         "Needs nothing but this installation: broker, application and nodes run here and "
         "are gone afterwards. Exit code 1: a claim of the scenario does not hold, or the closing "
         "audit found something.",
