@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import closing
+from functools import partial
 
 from deploy.examples.store.log import ORIGIN, Place
 from deploy.examples.store.replica import LocalReplica
@@ -46,12 +47,8 @@ class Leadership:
         self._first = 0
         self._closing = threading.Event()
         peers = (self._lists[0] | self._lists[1]) - {node_id}
-        work: list[tuple[Callable[[], None], str]] = [
-            (self._lead, "leader"),
-            *((lambda p=p: self._follow(p), p) for p in sorted(peers)),
-        ]
-        for run, name in work:
-            threading.Thread(target=self._run, args=(run,), name=name, daemon=True).start()
+        for work in (self._lead, *(partial(self._follow, peer) for peer in peers)):
+            threading.Thread(target=self._run, args=(work,), daemon=True).start()
 
     def write(self, key: str | None, value: str | None) -> int:
         """Add a record; returns its number once it is committed. Raises Refused."""
@@ -102,7 +99,9 @@ class Leadership:
                 self._closing.wait(RETRY_SECONDS)
                 continue
             if not self._closing.is_set():
-                self._first = replica.write(self.epoch, None, None).number
+                # In one step: whoever waits for the first record looks when the lock is free.
+                with replica.changed:
+                    self._first = replica.write(self.epoch, None, None).number
                 LOG.info("leads %s in epoch %d", self._shard_id, self.epoch)
                 self._count()
             return
@@ -111,12 +110,13 @@ class Leadership:
         """Fetch what is missing here of the log that knows most: the one with the latest epoch at
         its end, or the longest of these. All that was acknowledged is in it."""
         replica = self._replica
-        best = max(self._promised, key=lambda node: _rank(self._promised[node]))
-        goal, after = self._promised[best], replica.log.last
-        if _rank(goal) <= _rank(after):
-            return
-        # Should it fail, its follower's thread asks for the promise again.
-        del self._promised[best]
+        with replica.changed:
+            best = max(self._promised, key=lambda node: _rank(self._promised[node]))
+            goal, after = self._promised[best], replica.log.last
+            if _rank(goal) <= _rank(after):
+                return
+            # Should it fail, its follower's thread asks for the promise again.
+            del self._promised[best]
         with closing(self._connect(best)) as connection:
             while not self._closing.is_set() and _rank(replica.log.last) < _rank(goal):
                 try:
