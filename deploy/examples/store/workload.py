@@ -18,6 +18,8 @@ from streaming.client import Requester
 
 PAUSE_SECONDS = 0.02
 TOLD_EVERY_SECONDS = 10.0
+# It may be started with the reconciler, which takes a minute on a busy machine.
+START_TIMEOUT_SECONDS = 300.0
 KEYS = 500
 
 
@@ -110,7 +112,9 @@ def main() -> int:
         signal.signal(number, lambda *_: stopping.set())
     at = (os.environ["KAFKA_BOOTSTRAP"], os.environ["TOPIC_PREFIX"])
     with Requester(*at) as requester:
-        decision = requester.create(given.stream, given.shards, given.replicas)
+        decision = requester.create(
+            given.stream, given.shards, given.replicas, timeout_seconds=START_TIMEOUT_SECONDS
+        )
         print(f"stream {given.stream}: {decision['outcome']}", flush=True)
     if given.seconds is not None:
         timer = threading.Timer(given.seconds, stopping.set)
