@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from streaming.conformance.acknowledgements import (
     COMPLETED,
     Acknowledgement,
+    find_refused,
     read_acknowledgement,
     says,
 )
@@ -71,9 +72,16 @@ class Stage:
         if not self.fence(START_PATIENCE_SECONDS):
             raise SubjectFailed(
                 f"the executor has carried out no removal within {START_PATIENCE_SECONDS:g} s of "
-                "its start: look at its log, and whether it uses the address and the prefix that "
-                "it is given"
+                "its start; look whether it uses the address and the prefix that it is given\n"
+                f"{self._describe_said()}\nthe last lines it wrote:\n{self.subject.last_lines()}"
             )
+
+    def _describe_said(self) -> str:
+        """Tell what the executor has said on `acks.v1` so far, and what of it is refused."""
+        refused = find_refused(self.said)
+        if refused is not None:
+            return f"offset {refused.offset} of acks.v1 is refused: {refused.refusal}"
+        return f"it has written {len(self.said)} records to acks.v1"
 
     def fence(self, seconds: float) -> bool:
         """Wait until the executor has carried out a removal that is published now: whatever was

@@ -65,10 +65,16 @@ class Subject:
     def check(self) -> None:
         """Raise SubjectFailed with the end of its log where it has ended by itself."""
         if self._process is not None and self._process.poll() is not None:
-            lines = self.log.read_text("utf-8", "replace").splitlines()[-LOG_LINES_SHOWN:]
             raise SubjectFailed(
-                "\n".join(["the executor has ended by itself; the last lines it wrote:", *lines])
+                f"the executor has ended by itself with {self._process.returncode}; the last lines "
+                f"it wrote:\n{self.last_lines()}"
             )
+
+    def last_lines(self) -> str:
+        """Return the end of its log, without what a terminal would not show as text."""
+        lines = self.log.read_text("utf-8", "replace").splitlines()[-LOG_LINES_SHOWN:]
+        shown = ["".join(sign for sign in line if sign.isprintable()) for line in lines]
+        return "\n".join(shown) or "(none)"
 
     def kill(self) -> None:
         """kill -9 of it and all that it has started."""

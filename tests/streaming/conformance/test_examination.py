@@ -17,6 +17,16 @@ from streaming.conformance import CLAUSES, Clause, Examination, Findings, Verdic
 from streaming.runtime import EmbeddedBroker
 from tests.test_tidy import ROOT
 
+GARBLED = """
+import os, time
+from confluent_kafka import Producer
+producer = Producer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"]})
+for value in (b"\\xff\\xfe", b"[1, 2]", None):
+    producer.produce(os.environ["TOPIC_PREFIX"] + "acks.v1", value, b"\\xff")
+producer.flush()
+os.write(1, b"out of \\x07\\xffpaper out of paper\\n")
+time.sleep(1000)
+"""
 EXECUTOR = (sys.executable, str(ROOT / "tests" / "builders" / "examined_executor.py"))
 # Replicas are files: the shell answers sooner than a program that has to be loaded.
 PROBE = """sh -c 'test -e "$STORE/$2/$0.$1"'"""
@@ -141,6 +151,18 @@ def test_an_executor_that_does_nothing_is_told(
     idle = placer(*examine_on(broker), "--", "sleep", "1000")
     assert idle.exit_code == 3
     assert "has carried out no removal within 0.5 s" in idle.output
+    assert "it has written 0 records to acks.v1" in idle.output
+
+
+def test_an_executor_whose_words_are_refused_is_told_which(
+    broker: EmbeddedBroker, placer: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes that are no message, and bytes that are no text."""
+    monkeypatch.setattr("streaming.conformance.stage.START_PATIENCE_SECONDS", 5.0)
+    wrong = placer(*examine_on(broker), "--", sys.executable, "-c", GARBLED)
+    assert wrong.exit_code == 3
+    assert "offset 0 of acks.v1 is refused: " in wrong.output
+    assert "out of paper" in wrong.output
 
 
 @pytest.mark.parametrize(

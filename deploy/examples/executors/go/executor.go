@@ -27,7 +27,7 @@ import (
 // deletion never is.
 const movesMax, attemptsMax, deletionPause = 4, 4, 5 * time.Second
 
-var calledOff = []MoveState{Cancelled, Superseded, Expired}
+var open, calledOff = []MoveState{Issued, Accepted}, []MoveState{Cancelled, Superseded, Expired}
 
 // shard is what is known of one. What to do follows from it, in whatever order records came.
 type shard struct {
@@ -196,8 +196,7 @@ func (e *executor) settle(s *shard) error {
 
 // wants tells whether a move is open, valid and not answered yet.
 func (e *executor) wants(s *shard, m *Move) bool {
-	latest := cmp.Or(s.moves[m.MoveID], &Move{})
-	return (latest.State == Issued || latest.State == Accepted) &&
+	return slices.Contains(open, cmp.Or(s.moves[m.MoveID], &Move{}).State) &&
 		s.assignment.Epoch == m.ExpectedEpoch && s.answered[m.MoveID] == nil
 }
 
