@@ -142,12 +142,14 @@ STREAMING: Mapping[str, set[str]] = {
         *("errors", "runtime", "settings", "brokers", "administration", "requests", "replay"),
         "simulator",
     },
+    # Pages in a browser, on what the HTTP interface stands on.
+    "console": {"errors", "settings", "offline", "live", "read_model", "api"},
     # The command line has everything; see also test_screens_import_no_command.
     "cli": {
         *("errors", "codec", "runtime", "settings", "observability", "locations", "brokers"),
         *("administration", "recovery", "app", "offline", "live", "requests", "replay", "doctor"),
         *("kafka_bridge", "conformance", "simulator", "rerun", "demo", "standby", "presence"),
-        *("spark", "environment_archive", "read_model", "api", "sending"),
+        *("spark", "environment_archive", "read_model", "api", "sending", "console"),
     },
 }
 TABLES = {"placement": PLACEMENT, "streaming": STREAMING}

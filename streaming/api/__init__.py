@@ -3,10 +3,12 @@
 Imports `read_model`, `requests`, `live` and what they stand on; only the command line imports it.
 """
 
-from streaming.api.access import AccessRules, parse_network, read_tokens
+from streaming.api.access import AccessRules, Principal, Role, parse_network, read_tokens
 from streaming.api.application import make_application
+from streaming.api.errors import ApiError, ErrorCode
 from streaming.api.events import EventHub
-from streaming.api.guard import GuardRules
+from streaming.api.guard import GuardRules, PageRules
+from streaming.api.rate_limits import OpenLimit, RateLimit
 from streaming.api.request_routes import KafkaOperating
 from streaming.api.server import ApiServer, ProcessList, ServerOptions
 from streaming.api.service import STALE_SECONDS_MAX, Service
@@ -14,11 +16,18 @@ from streaming.api.service import STALE_SECONDS_MAX, Service
 __all__ = [
     "STALE_SECONDS_MAX",
     "AccessRules",
+    "ApiError",
     "ApiServer",
+    "ErrorCode",
     "EventHub",
     "GuardRules",
     "KafkaOperating",
+    "OpenLimit",
+    "PageRules",
+    "Principal",
     "ProcessList",
+    "RateLimit",
+    "Role",
     "ServerOptions",
     "Service",
     "make_application",

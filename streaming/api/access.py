@@ -31,6 +31,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 class Role(IntEnum):
     """Rights of a principal; each has those before it."""
 
+    NONE = 0
     READ = 1
     OPERATE = 2
 
@@ -100,15 +101,22 @@ class AccessRules:
 
     def _of_token(self, given: str) -> Principal:
         token = given[len(_SCHEME) :].strip() if given.lower().startswith(_SCHEME) else ""
-        digest = _digest(token)
-        # All are compared, so that the time tells nothing of the one that is right.
-        found = [name for known, name in self.tokens if hmac.compare_digest(known, digest)]
-        if not found:
+        found = self.find_principal(token)
+        if found is None:
             raise _refuse(
                 ErrorCode.TOKEN_UNKNOWN,
                 "the Authorization header has no token of this service: expected Bearer and a "
                 "token of the file that --tokens names",
             )
+        return found
+
+    def find_principal(self, token: str) -> Principal | None:
+        """Find whose token it is; None where it is nobody's."""
+        digest = _digest(token)
+        # All are compared, so that the time tells nothing of the one that is right.
+        found = [name for known, name in self.tokens if hmac.compare_digest(known, digest)]
+        if not found:
+            return None
         return Principal(found[0], self.roles[found[0]], f"principal {found[0]}")
 
     def _of_proxy(self, name: str) -> Principal:

@@ -15,6 +15,7 @@ from streaming.cli.commands import (
     broker,
     check,
     conformance,
+    console,
     demo,
     describe,
     dlq,
@@ -133,6 +134,7 @@ simulate.register(app)
 conformance.register(app)
 demo.register(app)
 api.register(app)
+console.register(app)
 app.add_typer(dlq.app)
 doctor.register(app)
 record.register(app)

@@ -50,6 +50,7 @@ class ReadModel:
         self._lock = threading.Lock()
         self._fold = Fold()
         self._marker: Marker | None = None
+        self._version = 0
         self._log = ChangeLog(0)
         self._confirmed_at: float | None = None
         self._fault: str | None = None
@@ -62,6 +63,7 @@ class ReadModel:
         `read_at`. What was there before is forgotten."""
         with self._lock:
             self._fold = fold
+            self._version += 1
             body = fold.latest[COMMITS].get(self.cell)
             self._marker = None if body is None else Marker.of(body)
             self._log = ChangeLog(0 if self._marker is None else self._marker.sequence)
@@ -80,6 +82,7 @@ class ReadModel:
             self._marker = Marker.of(body)
             change = Change.of(self._marker, changed, parsed.alerts)
             if changed:
+                self._version += 1
                 self._log.append(change)
             listeners = [*self._listeners]
         for listener in listeners:
@@ -108,6 +111,11 @@ class ReadModel:
     def fault(self) -> str | None:
         """Why the topics cannot be read at present, as a sentence; None while they can."""
         return self._fault
+
+    @property
+    def version(self) -> int:
+        """A number that rises with each commit that changes something besides the marker."""
+        return self._version
 
     @property
     def marker(self) -> Marker:

@@ -1,0 +1,11 @@
+"""Serves the web console: pages on NiceGUI beside the query API, on one port.
+
+Imports `api`, `read_model`, `live`, `offline` and what they stand on; only the command line imports
+it, as NiceGUI is an extra that a reconciler does without.
+"""
+
+from streaming.console.application import make_console
+from streaming.console.console import Console
+from streaming.console.sessions import SessionAccess
+
+__all__ = ["Console", "SessionAccess", "make_console"]

@@ -1,0 +1,240 @@
+"""Tables of any length: the server searches, filters, sorts and cuts out a page; the browser holds
+no more than that page. What is asked for stands in the page's address.
+
+    address ──▶ TableQuery ──▶ read ──▶ TablePage ──▶ assets/table.js
+                    ▲                                      │ typed, chosen, clicked
+                    └──────────────────────────────────────┘
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from nicegui import ui
+from nicegui.events import GenericEventArguments
+
+from placement.model import natural_key
+from streaming.console.elements import SIGNS, TEXT_CHARS_MAX, TONES
+from streaming.console.page import View
+from streaming.errors import StreamingError
+from streaming.read_model import StateSnapshot
+
+PAGE_SIZES = (25, 50, 100, 250)
+PAGE_SIZE = 50
+# As long as the longest name; a longer search finds nothing.
+SEARCH_CHARS_MAX = 512
+
+Row = Mapping[str, Any]
+Kind = Literal["text", "name", "number", "time", "status", "list", "percent"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.
+
+    - `name`: the field of rows, and the parameter in the address where it is a filter.
+    - `kind`: how a value is drawn. `text` is our own, `name` anybody's; `time` is in ms; `list` a
+      sequence of names; `percent` a share of 1, drawn as a bar.
+    - `href`: the address that a row's cell leads to.
+    - `words`: those that it can have; with them it is a filter. `choices`: the same for words that
+      are known later only, in their order.
+    - `searched`: whether the search looks at it. `wide`: left out on narrow screens.
+    """
+
+    name: str
+    label: str
+    kind: Kind = "text"
+    href: Callable[[Row], str | None] | None = None
+    words: Sequence[str] = ()
+    searched: bool = False
+    sortable: bool = True
+    wide: bool = False
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableQuery:
+    """What of a table is asked for. `sort`: a column's name, empty for the rows' own order; `page`:
+    counted from 0."""
+
+    search: str = ""
+    filters: Mapping[str, str] = field(default_factory=dict)
+    sort: str = ""
+    descending: bool = False
+    page: int = 0
+    size: int = PAGE_SIZE
+
+
+@dataclass(frozen=True, slots=True)
+class TablePage:
+    """The rows of a page. `found`: how many match in all; `total`: how many there are."""
+
+    rows: Sequence[Row]
+    found: int
+    total: int
+
+
+Reader = Callable[[TableQuery], Awaitable[TablePage]]
+
+
+class _TableElement(ui.element, component="assets/table.js"):
+    """The element in the browser."""
+
+
+class DataTable:
+    """A table on a page, kept up to the last commit."""
+
+    def __init__(
+        self,
+        view: View,
+        caption: str,
+        columns: Sequence[Column],
+        read: Reader,
+        *,
+        noun: str = "rows",
+        empty: str = "There are none.",
+        prefix: str = "",
+    ) -> None:
+        """`caption`: says what the rows are; `noun`: their plural; `prefix`: of its parameters in
+        the address, where a page has several tables."""
+        self._view, self._columns, self._read, self._prefix = view, columns, read, prefix
+        self._query = self._parse(
+            {
+                name.removeprefix(prefix): value
+                for name, value in view.query.items()
+                if name.startswith(prefix)
+            }
+        )
+        self._element = _TableElement()
+        self._element.props.update(
+            {
+                "caption": caption,
+                "noun": noun,
+                "empty": empty,
+                "prefix": prefix,
+                "columns": [_column_body(each) for each in columns],
+                "sizes": list(PAGE_SIZES),
+                "searched": any(each.searched for each in columns),
+                "page": None,
+                "tones": TONES,
+                "signs": SIGNS,
+            }
+        )
+        self._element.on("query", self._take)
+
+    async def show(self) -> None:
+        """Show the page that the address asks for, and keep it current."""
+        await self.refresh()
+        self._view.refresh_with(self.refresh)
+
+    async def refresh(self) -> None:
+        """Read the page again; the browser is sent it where it has changed."""
+        found = await self._read(self._query)
+        last = max(-(-found.found // self._query.size) - 1, 0)
+        if self._query.page > last:
+            self._query = replace(self._query, page=last)
+            found = await self._read(self._query)
+        body = {
+            "rows": [[_cell(column, row) for column in self._columns] for row in found.rows],
+            "found": found.found,
+            "total": found.total,
+            "query": {
+                "search": self._query.search,
+                "filters": dict(self._query.filters),
+                "sort": self._query.sort,
+                "descending": self._query.descending,
+                "page": self._query.page,
+                "size": self._query.size,
+            },
+        }
+        if self._element.props["page"] != body:
+            self._element.props["page"] = body
+
+    async def _take(self, event: GenericEventArguments) -> None:
+        given = event.args if isinstance(event.args, dict) else {}
+        self._query = self._parse({str(name): str(value) for name, value in given.items()})
+        try:
+            await self.refresh()
+        except StreamingError as error:
+            ui.notify(str(error), type="negative")
+
+    def _parse(self, given: Mapping[str, str]) -> TableQuery:
+        """Read the parameters of an address; what is none of a table's is its default."""
+        sort = given.get("sort", "")
+        name = sort.removeprefix("-")
+        known = {each.name for each in self._columns if each.sortable}
+        size = given.get("size", "")
+        page = given.get("page", "")
+        return TableQuery(
+            search=given.get("q", "")[:SEARCH_CHARS_MAX].strip(),
+            filters={
+                each.name: given[each.name]
+                for each in self._columns
+                if each.words and given.get(each.name) in each.words
+            },
+            sort=name if name in known else "",
+            descending=sort.startswith("-") and name in known,
+            page=int(page) - 1 if page.isdecimal() and 0 < int(page[:9]) < 10**9 else 0,
+            size=int(size) if size in map(str, PAGE_SIZES) else PAGE_SIZE,
+        )
+
+
+def rows_reader(
+    view: View, key: str, columns: Sequence[Column], make: Callable[[StateSnapshot], Sequence[Row]]
+) -> Reader:
+    """Read pages of rows that are made at once from the state, some ten thousand at most. `key`:
+    names them among the derived values."""
+
+    async def read(query: TableQuery) -> TablePage:
+        rows = await view.derive(key, make)
+        return await view.console.derived.run(lambda: select_rows(rows, columns, query))
+
+    return read
+
+
+def select_rows(rows: Sequence[Row], columns: Sequence[Column], query: TableQuery) -> TablePage:
+    """Search, filter and sort rows, and cut out the page."""
+    found: Iterable[Row] = rows
+    for name, word in query.filters.items():
+        found = [row for row in found if str(row.get(name)) == word]
+    if query.search:
+        needle = query.search.casefold()
+        searched = [each.name for each in columns if each.searched]
+        found = [row for row in found if any(_holds(row.get(name), needle) for name in searched)]
+    chosen = list(found)
+    if query.sort:
+        chosen.sort(key=lambda row: _sort_key(row.get(query.sort)), reverse=query.descending)
+        # What is not known stands last, in either direction.
+        chosen.sort(key=lambda row: row.get(query.sort) is None)
+    start = query.page * query.size
+    return TablePage(chosen[start : start + query.size], len(chosen), len(rows))
+
+
+def _holds(value: Any, needle: str) -> bool:
+    if isinstance(value, str):
+        return needle in value.casefold()
+    return isinstance(value, list | tuple) and any(needle in str(each).casefold() for each in value)
+
+
+def _sort_key(value: Any) -> Any:
+    if isinstance(value, int | float):
+        return (0, value)
+    if isinstance(value, list | tuple):
+        return (1, len(value))
+    return (2, natural_key(str(value)))
+
+
+def _column_body(column: Column) -> dict[str, Any]:
+    names = ("name", "label", "kind", "sortable", "wide", "hint")
+    return {name: getattr(column, name) for name in names} | {"words": list(column.words)}
+
+
+def _cell(column: Column, row: Row) -> Any:
+    """A value as the browser draws it: plain, or with the address it leads to."""
+    value = row.get(column.name)
+    if column.kind == "list" and value is not None:
+        value = [str(each)[:TEXT_CHARS_MAX] for each in value]
+    elif isinstance(value, str):
+        value = value if len(value) <= TEXT_CHARS_MAX else f"{value[:TEXT_CHARS_MAX]}…"
+    href = column.href(row) if column.href is not None else None
+    return value if href is None else {"value": value, "href": href}
