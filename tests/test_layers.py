@@ -143,7 +143,10 @@ STREAMING: Mapping[str, set[str]] = {
         "simulator",
     },
     # Pages in a browser, on what the HTTP interface stands on.
-    "console": {"errors", "settings", "offline", "live", "read_model", "api"},
+    "console": {
+        *("errors", "codec", "settings", "brokers", "offline", "live", "read_model"),
+        *("api", "replay"),
+    },
     # The command line has everything; see also test_screens_import_no_command.
     "cli": {
         *("errors", "codec", "runtime", "settings", "observability", "locations", "brokers"),

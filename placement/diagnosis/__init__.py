@@ -13,7 +13,14 @@ from placement.diagnosis.disruption import (
     nodes_in_maintenance,
 )
 from placement.diagnosis.fixability import FixabilityChecker
-from placement.diagnosis.health import Copies, Health, count_by_rung, quorum_size, worst_of
+from placement.diagnosis.health import (
+    Copies,
+    Health,
+    count_by_rung,
+    quorum_size,
+    shard_health,
+    worst_of,
+)
 from placement.diagnosis.resources import OVER_CAPACITY_RULE, over_capacity, unbalanced
 from placement.diagnosis.shard import (
     DRAIN_RULE,
@@ -69,6 +76,7 @@ __all__ = [
     "nodes_in_maintenance",
     "over_capacity",
     "quorum_size",
+    "shard_health",
     "shared_nodes",
     "stray_slots",
     "unbalanced",

@@ -387,4 +387,5 @@ def _shards_health(
     moving = np.zeros(len(copies.live), bool)
     moving[list(each.moving)] = True
     factor = each.spec.replication_factor
-    return shard_health(copies.live, factor, copies.quorum, broken, moving)
+    steps = shard_health(copies.live, factor, copies.quorum, broken, moving)
+    return tuple(map([*Health].__getitem__, steps.tolist()))

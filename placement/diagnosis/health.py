@@ -65,14 +65,14 @@ def shard_health(
     quorum: int,
     broken: NDArray[np.bool_],
     moving: NDArray[np.bool_],
-) -> tuple[Health, ...]:
-    """Compute the health of many shards.
+) -> NDArray[np.int8]:
+    """Compute the health of many shards: the place of each in `Health`.
 
     Arrays by shard: `live` copies, whether it breaks a rule (`broken`), whether a move is under way
     (`moving`). `factor` and `quorum` are the same for all.
     """
     short = live < factor
-    steps = np.select(
+    steps: NDArray[np.int64] = np.select(
         [live < quorum, short & (live == 1), short, broken, moving],
         [
             _LADDER[Health.UNAVAILABLE],
@@ -83,7 +83,7 @@ def shard_health(
         ],
         _LADDER[Health.HEALTHY],
     )
-    return tuple(map(list(Health).__getitem__, steps.tolist()))
+    return steps.astype(np.int8)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from streaming.api import ApiError, Principal, Role, Service
+from streaming.api import ApiError, OpenLimit, Principal, Role, Service
 from streaming.console.sessions import SessionAccess
 from streaming.offline import Document
-from streaming.read_model import Marker, NotReady, StateSnapshot
+from streaming.read_model import Marker, NotReady, ReadModel, StateSnapshot
 from streaming.settings import Settings
 
 T = TypeVar("T")
@@ -23,6 +23,7 @@ T = TypeVar("T")
 THREADS_MAX = 2
 # The model is confirmed every second; an election of leaders takes as long as this.
 DOUBTFUL_SECONDS = 5.0
+HISTORIES_MAX = 2
 # Of a fleet's page some ten values are kept, of each stream and node that is looked at a few.
 VALUES_KEPT = 64
 
@@ -50,23 +51,27 @@ class DerivedValues:
 
         Raises NotReady, and what `compute` raises.
         """
+        return await self.ask(key, lambda model: compute(model.take_snapshot(stream, node)[1]))
+
+    async def ask(self, key: Hashable, compute: Callable[[ReadModel], T]) -> T:
+        """As `get`, from the model itself."""
         model = self._service.model
         version = model.version
         known = self._known.get(key)
         if known is None or known[0] != version:
-
-            def read() -> T:
-                return compute(model.take_snapshot(stream, node)[1])
-
             loop = asyncio.get_running_loop()
-            known = version, asyncio.ensure_future(loop.run_in_executor(self._threads, read))
-            self._known[key] = known
+            work = loop.run_in_executor(self._threads, lambda: compute(model))
+            known = self._known[key] = version, asyncio.ensure_future(work)
         self._known.move_to_end(key)
         while len(self._known) > VALUES_KEPT:
             self._known.popitem(last=False)
         # A viewer who leaves must not take the value from the others.
         found: T = await asyncio.shield(known[1])
         return found
+
+    async def run_long(self, work: Callable[[], T]) -> T:
+        """Run work that waits for brokers, in a thread that is none of those."""
+        return await asyncio.to_thread(work)
 
     async def run(self, work: Callable[[], T]) -> T:
         """Run work in one of the threads, for answers that are not kept."""
@@ -75,6 +80,10 @@ class DerivedValues:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _no_lag() -> int | None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +109,7 @@ class Console:
       reads.
     - `settings`: those of a live cell; None for a file.
     - `document`: the cluster file that is shown; None for a live cell.
+    - `lag`: counts input records that no commit has taken in; None where nobody knows.
     - `now_ms`: this machine's time, in ms since the epoch.
     - `access`: who may ask; sessions of those who signed in.
     """
@@ -108,7 +118,12 @@ class Console:
     now_ms: Callable[[], int] = _now_ms
     settings: Settings | None = None
     document: Document | None = None
+    lag: Callable[[], int | None] = _no_lag
     access: SessionAccess = field(default_factory=SessionAccess)
+    # Each reads all state topics.
+    histories: OpenLimit = field(
+        default_factory=lambda: OpenLimit("histories", total=HISTORIES_MAX, each=1)
+    )
     derived: DerivedValues = field(init=False)
 
     def __post_init__(self) -> None:

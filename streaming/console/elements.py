@@ -15,24 +15,25 @@ TEXT_CHARS_MAX = 300
 
 # How a word is drawn: by colour, and by a sign for those who see none.
 TONES = {
-    **dict.fromkeys(("up", "healthy", "placed", "active", "completed", "accepted"), "good"),
-    **dict.fromkeys(
-        ("suspect", "degraded", "partial", "waiting", "recovering", "rebalancing", "deferred"),
-        "warn",
-    ),
-    **dict.fromkeys(
+    word: tone
+    for tone, words in (
+        ("good", "up healthy placed active completed"),
+        ("warn", "suspect degraded partial waiting rebalancing deferred pending recovering"),
         (
-            *("dead", "unavailable", "under-replicated", "rejected", "failed", "refused"),
-            *("quarantined", "critical", "unavailable_fault"),
+            "bad",
+            (
+                "dead unavailable under_replicated at_risk rejected failed refused quarantined "
+                "held unfixable unregistered"
+            ),
         ),
-        "bad",
-    ),
-    **dict.fromkeys(("draining", "maintenance", "cordoned", "standby", "issued", "info"), "info"),
+        ("info", "draining drained maintenance cordoned standby issued accepted fixable joining"),
+    )
+    for word in words.split()
 }
 SIGNS = {"good": "●", "warn": "▲", "bad": "■", "info": "◆", "": "○"}
 
 
-def tag(name: str, classes: str = "", text: str | None = None, **attributes: Any) -> ui.element:
+def tag(name: str, /, classes: str = "", text: str | None = None, **attributes: Any) -> ui.element:
     """An element by its tag. `attributes`: by name, `_` for `-`; None is left out."""
     made = ui.element(name) if text is None else TextElement(tag=name, text=text)
     for attribute, value in attributes.items():
@@ -61,7 +62,7 @@ def show_status(word: str, label: str | None = None) -> ui.element:
     chip = tag("span", f"status {tone}")
     with chip:
         tag("span", "sign", SIGNS[tone], aria_hidden="true")
-        tag("span", "", label or word)
+        tag("span", "", label or word.replace("_", " "))
     return chip
 
 

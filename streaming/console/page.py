@@ -79,6 +79,7 @@ class View:
         self.client: Client = ui.context.client
         self.cookies: Mapping[str, str] = dict(request.cookies)
         self._refreshes: list[Refresh] = []
+        self._polls: list[Refresh] = []
         self._watches: list[Callable[[], None]] = []
         self._version = console.service.model.version
 
@@ -110,19 +111,24 @@ class View:
         return await self.console.derived.get(key, compute, stream=stream, node=node)
 
     async def live(
-        self, read: Callable[[], Awaitable[T]], render: Callable[[T], None], classes: str = ""
+        self,
+        read: Callable[[], Awaitable[T]],
+        render: Callable[[T], None],
+        *,
+        each_second: bool = False,
     ) -> None:
         """Show what `read` returns by `render`, and again whenever it has changed.
 
-        `render` makes elements in a container of its own, which is emptied before.
+        `render` makes elements in a container of its own, which is emptied before. `each_second`:
+        what it reads changes without commits.
         """
-        show = _Shown(tag("div", f"live {classes}".strip()), render)
+        show = _Shown(tag("div", "live"), render)
 
         async def refresh() -> None:
             show(await read())
 
         await refresh()
-        self.refresh_with(refresh)
+        (self._polls if each_second else self._refreshes).append(refresh)
 
     def watch(
         self, read: Callable[[], T], container: ui.element, render: Callable[[T], None]
@@ -147,10 +153,11 @@ class View:
             for look in self._watches:
                 look()
         version = self.console.service.model.version
-        if version == self._version:
-            return
-        self._version = version
-        for refresh in self._refreshes:
+        due = [*self._polls]
+        if version != self._version:
+            self._version = version
+            due += self._refreshes
+        for refresh in due:
             try:
                 with self.client:
                     await refresh()

@@ -94,8 +94,10 @@ class DataTable:
         noun: str = "rows",
         empty: str = "There are none.",
         prefix: str = "",
+        search_label: str | None = None,
     ) -> None:
-        """`caption`: says what the rows are; `noun`: their plural; `prefix`: of its parameters in
+        """`caption`: says what the rows are; `noun`: their plural; `search_label`: what may be
+        searched for; `prefix`: of its parameters in
         the address, where a page has several tables."""
         self._view, self._columns, self._read, self._prefix = view, columns, read, prefix
         self._query = self._parse(
@@ -111,6 +113,7 @@ class DataTable:
                 "caption": caption,
                 "noun": noun,
                 "empty": empty,
+                "searchLabel": search_label or f"Search {noun}",
                 "prefix": prefix,
                 "columns": [_column_body(each) for each in columns],
                 "sizes": list(PAGE_SIZES),

@@ -9,13 +9,14 @@ from streaming.live.cell_status import (
     CellStatus,
     CellSummary,
     RebalancePreview,
+    condition_text,
     preview_rebalance,
     read_status,
     summarize_cell,
 )
-from streaming.live.describe import describe_node, describe_shard, describe_stream
+from streaming.live.describe import describe_node, describe_shard, describe_stream, next_steps
 from streaming.live.explain import NotInLiveState, explain_live, suggest_placement
-from streaming.live.listings import LISTINGS, Listing, ListingRows
+from streaming.live.listings import LISTINGS, Listing, ListingRows, policy_text
 from streaming.live.published_state import ALERTS_KEPT, PublishedState, StateRecords
 
 __all__ = [
@@ -30,10 +31,13 @@ __all__ = [
     "PublishedState",
     "RebalancePreview",
     "StateRecords",
+    "condition_text",
     "describe_node",
     "describe_shard",
     "describe_stream",
     "explain_live",
+    "next_steps",
+    "policy_text",
     "preview_rebalance",
     "read_status",
     "suggest_placement",

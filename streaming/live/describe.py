@@ -144,7 +144,7 @@ def describe_shard(live: StateRecords, stream: str, shard: int) -> dict[str, Any
         "removing": list(found.removing),
         "move": None if move is None else _move(move) | {"deadline": move.deadline},
         "violations": _violations(broken),
-        "next": _next_steps(move, broken),
+        "next": next_steps(move, broken),
     }
 
 
@@ -308,7 +308,7 @@ def _violations(found: Iterable[Violation]) -> list[dict[str, Any]]:
     ]
 
 
-def _next_steps(move: Move | None, broken: Sequence[Violation]) -> list[str]:
+def next_steps(move: Move | None, broken: Sequence[Violation]) -> list[str]:
     """Say in sentences what the reconciler does about the shard, and what it waits for."""
     said = [] if move is None else [_progress_text(move)]
     for each in broken:

@@ -14,7 +14,7 @@ from placement.model import Assignment, Band, Decision, Outcome, Violation
 from schemas.cluster import Cluster, ClusterStream
 from streaming import codec
 from streaming.errors import StreamingError
-from streaming.live.published_state import PublishedState, stream_of
+from streaming.live.published_state import StateRecords, stream_of
 from streaming.offline import (
     Document,
     ExplainOptions,
@@ -66,7 +66,7 @@ class LiveExplanation:
 
 
 def explain_live(
-    live: PublishedState, stream: str, shard: int | None = None, node: str | None = None
+    live: StateRecords, stream: str, shard: int | None = None, node: str | None = None
 ) -> LiveExplanation:
     """Explain a stream, or one shard of it. Raises NotInLiveState."""
     decision = next((each for each in live.decisions if each.stream == stream), None)
@@ -90,7 +90,7 @@ def explain_live(
     return LiveExplanation(decision, found)
 
 
-def _read_published(live: PublishedState, decision: Decision) -> PublishedStream:
+def _read_published(live: StateRecords, decision: Decision) -> PublishedStream:
     """Read the stream's published state."""
     name = decision.stream
     mine = [each for each in live.assignments if each.stream == name]

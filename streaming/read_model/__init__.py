@@ -8,13 +8,17 @@ from streaming.read_model.changes import Change, Marker
 from streaming.read_model.fold import StateSnapshot
 from streaming.read_model.follower import ModelFollower
 from streaming.read_model.read_model import NotReady, ReadModel, ShardFound
+from streaming.read_model.shard_pages import RUNGS, ShardPage, ShardQuery
 
 __all__ = [
+    "RUNGS",
     "Change",
     "Marker",
     "ModelFollower",
     "NotReady",
     "ReadModel",
     "ShardFound",
+    "ShardPage",
+    "ShardQuery",
     "StateSnapshot",
 ]

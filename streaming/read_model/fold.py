@@ -164,7 +164,8 @@ class StateSnapshot(StateRecords):
 
 
 class Fold:
-    """The last value of each key. `latest`: bodies by topic and key, but for shards."""
+    """The last value of each key. `latest`: bodies by topic and key, but for shards; `view_of`:
+    nodes by id."""
 
     def __init__(self) -> None:
         topics = (DECISIONS, TOPOLOGY, MOVES, VIOLATIONS, MEMORY, COMMITS)
@@ -173,7 +174,7 @@ class Fold:
         self.loads = LoadColumns()
         self.alerts: deque[Body] = deque(maxlen=ALERTS_KEPT)
         self.topology = Topology()
-        self._view_of: dict[str, NodeView] = {}
+        self.view_of: dict[str, NodeView] = {}
         # Made again when somebody asks after a change: all nodes in order, replicas on nodes.
         self._views: tuple[NodeView, ...] | None = None
         self._counts: tuple[Counter[str], Counter[str]] | None = None
@@ -199,11 +200,11 @@ class Fold:
     def _take_node(self, node_id: str, view: NodeView | None) -> None:
         self._views = None
         if view is not None:
-            self._view_of[node_id] = view
+            self.view_of[node_id] = view
             condition = (view.liveness, view.administrative, view.guard)
             self.topology.upsert(node_id, view.attributes, *condition)
-        elif node_id in self._view_of:
-            del self._view_of[node_id]
+        elif node_id in self.view_of:
+            del self.view_of[node_id]
             self.topology.forget(node_id)
 
     @property
@@ -211,7 +212,7 @@ class Fold:
         """All nodes, in the natural order of their ids."""
         if self._views is None:
             self._views = tuple(
-                self._view_of[name] for name in sorted(self._view_of, key=natural_key)
+                self.view_of[name] for name in sorted(self.view_of, key=natural_key)
             )
         return self._views
 

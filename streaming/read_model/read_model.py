@@ -6,9 +6,13 @@ marker at which it is true; how stale the model is, it says itself.
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from schemas.cluster import ClusterClient
 from schemas.topics import COMMITS
@@ -17,6 +21,7 @@ from streaming.errors import StreamingError
 from streaming.offline import choose_replica, locate_reader
 from streaming.read_model.changes import Change, ChangeLog, Listener, Marker
 from streaming.read_model.fold import Fold, StateSnapshot, parse_records
+from streaming.read_model.shard_pages import ShardPage, ShardQuery, judge_shards, select_shards
 
 
 class NotReady(StreamingError):
@@ -185,6 +190,21 @@ class ReadModel:
             here = {} if node is None else fold.shards.shards_on(node)
             found = (fold.shards.body(name, n) for name, shards in here.items() for n in shards)
             return marker, StateSnapshot(*at, [body for body in found if body is not None])
+
+    def judge_shards(self) -> dict[str, NDArray[np.int8]]:
+        """Judge the shards of all streams in force, by stream: places in `RUNGS`."""
+        with self._lock:
+            return judge_shards(self._fold)
+
+    def count_replicas(self, stream: str) -> tuple[Counter[str], Counter[str]]:
+        """Count the replicas of a stream on each node, and those of them that lead."""
+        with self._lock:
+            return self._fold.shards.count_replicas(stream)
+
+    def select_shards(self, stream: str, judged: NDArray[np.int8], query: ShardQuery) -> ShardPage:
+        """Find a page of a stream's shards. `judged`: of the stream, by `judge_shards`."""
+        with self._lock:
+            return select_shards(self._fold, stream, judged, query)
 
     def changes_after(self, sequence: int) -> list[Change] | None:
         """List the changes behind a commit; None where they are not known any more. Raises

@@ -5,7 +5,7 @@ beside the columns; shards that have the same beside them share it.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -167,15 +167,71 @@ class ShardColumns:
         }
         return {stream: shards for stream, shards in found.items() if shards}
 
+    def count_live(
+        self,
+        stream: str,
+        shards: int,
+        dead: Iterable[str],
+        behind: Mapping[str, frozenset[str]],
+    ) -> NDArray[np.int64]:
+        """Count the complete copies that count for a quorum, by shard.
+
+        - `shards`: how many the stream has; those without an assignment have none.
+        - `dead`: nodes whose copies do not count; `behind`: by shard (`orders/3`) those whose
+          copies have fallen out of sync.
+        """
+        live = np.zeros(shards, np.int64)
+        columns = self._streams.get(stream)
+        if columns is None:
+            return live
+        known = min(shards, len(columns.epochs))
+        gone = np.zeros(len(self._nodes.ids) + 1, bool)
+        gone[[self._nodes.numbers[each] for each in dead if each in self._nodes.numbers]] = True
+        gone[NONE] = True
+        live[:known] = (~gone[columns.nodes[:known]]).sum(axis=1)
+        special = {key.rpartition("/") for key in behind}
+        few = {int(n) for name, _, n in special if name == stream and n.isdecimal()}
+        for shard in sorted(few | {*columns.rest}):
+            body = self.body(stream, shard) if shard < known else None
+            if body is not None:
+                roles = body.get("roles") or ["replica"] * len(body["replicas"])
+                unfit = {*body["adding"], *behind.get(f"{stream}/{shard}", ())}
+                live[shard] = sum(
+                    role == "replica" and node not in unfit and not gone[self._nodes.numbers[node]]
+                    for node, role in zip(body["replicas"], roles, strict=False)
+                )
+        return live
+
+    def find_unplaced(self, stream: str, shards: int) -> NDArray[np.bool_]:
+        """Mark the shards without an assignment, of as many as the stream has."""
+        marks = np.ones(shards, bool)
+        columns = self._streams.get(stream)
+        if columns is not None:
+            known = min(shards, len(columns.epochs))
+            marks[:known] = columns.epochs[:known] == NONE
+        return marks
+
+    def values(self, stream: str, name: str, shards: int) -> NDArray[np.int64]:
+        """The column `epoch` or `decided_at` of a stream, by shard; `NONE` where there is none."""
+        found = np.full(shards, NONE, np.int64)
+        columns = self._streams.get(stream)
+        if columns is not None:
+            column = columns.epochs if name == "epoch" else columns.decided_at
+            known = min(shards, len(column))
+            found[:known] = column[:known]
+        return found
+
     def count_shards(self) -> int:
         """Count the shards that have an assignment."""
         return sum(len(each.shards) for each in self._streams.values())
 
-    def count_replicas(self) -> tuple[Counter[str], Counter[str]]:
-        """Count the replicas on each node, and those of them that lead."""
+    def count_replicas(self, stream: str | None = None) -> tuple[Counter[str], Counter[str]]:
+        """Count the replicas on each node, and those of them that lead; `stream`: of it alone."""
         size = len(self._nodes.ids)
         held, led = np.zeros(size, np.int64), np.zeros(size, np.int64)
-        for columns in self._streams.values():
+        for name, columns in self._streams.items():
+            if stream not in (None, name):
+                continue
             nodes = columns.nodes
             held += np.bincount(nodes[nodes != NONE], minlength=size)
             first = nodes[:, 0] if nodes.shape[1] else nodes.ravel()

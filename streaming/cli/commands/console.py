@@ -61,7 +61,10 @@ def console(settings: "Settings", serving: ServingOptions) -> None:
         stale_seconds_max=serving.stale_after_seconds,
     )
     made = console_package.Console(
-        service, settings=settings, access=console_package.SessionAccess(access)
+        service,
+        settings=settings,
+        lag=console_package.InputLag(settings, model),
+        access=console_package.SessionAccess(access),
     )
     rules = GuardRules(access, serving.is_loopback, serving.origins)
     follower = ModelFollower(settings, model, tell)

@@ -6,7 +6,7 @@ const name = (text) => h("bdi", { class: "name", title: text }, text);
 
 export default {
   props: {
-    caption: String, noun: String, empty: String, prefix: String,
+    caption: String, noun: String, empty: String, searchLabel: String, prefix: String,
     columns: Array, sizes: Array, searched: Boolean, page: Object, tones: Object, signs: Object,
   },
   emits: ["query"],
@@ -55,7 +55,7 @@ export default {
     status(word) {
       const tone = this.tones[String(word).split(" ")[0]] ?? "";
       const sign = h("span", { class: "sign", "aria-hidden": "true" }, this.signs[tone]);
-      return h("span", { class: ["status", tone] }, [sign, h("span", String(word))]);
+      return h("span", { class: ["status", tone] }, [sign, h("span", String(word).replaceAll("_", " "))]);
     },
     draw(column, value) {
       if (value === null || value === undefined || value === "") return h("span", { class: "none" }, "–");
@@ -82,9 +82,9 @@ export default {
       const made = [];
       if (this.searched) {
         made.push(h("label", { class: "search" }, [
-          h("span", { class: "hidden" }, `Search ${this.noun}`),
+          h("span", { class: "hidden" }, this.searchLabel),
           h("input", {
-            type: "search", placeholder: `Search ${this.noun}`, maxlength: 512, autocomplete: "off",
+            type: "search", placeholder: this.searchLabel, maxlength: 512, autocomplete: "off",
             value: this.search ?? this.query.search, onInput: this.type,
           }),
         ]));

@@ -1,6 +1,12 @@
 """The pages of the console, in the order of the navigation."""
 
 from streaming.console.page import Page
-from streaming.console.pages import nodes
+from streaming.console.pages import locations, nodes, overview, shards, streams
 
-PAGES: tuple[Page, ...] = (*nodes.PAGES,)
+PAGES: tuple[Page, ...] = (
+    *overview.PAGES,
+    *nodes.PAGES,
+    *locations.PAGES,
+    *streams.PAGES,
+    *shards.PAGES,
+)
