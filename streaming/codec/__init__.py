@@ -24,6 +24,8 @@ from streaming.codec.journal import (
 from streaming.codec.packets import OffsetRange, PackedPartition, RawRecord, RefusedRecord
 from streaming.codec.records import (
     OutRecord,
+    assignment_record,
+    decision_record,
     log_record,
     parse_decision,
     parse_load,
@@ -34,6 +36,7 @@ from streaming.codec.records import (
     parse_violations,
     ready_records,
     spec_body,
+    violations_record,
 )
 from streaming.codec.values import fields_of, parse_assignment, reason_body, tags_of
 
@@ -43,7 +46,9 @@ __all__ = [
     "PackedPartition",
     "RawRecord",
     "RefusedRecord",
+    "assignment_record",
     "configuration_body",
+    "decision_record",
     "event_of_message",
     "event_of_order",
     "event_of_tombstone",
@@ -70,4 +75,5 @@ __all__ = [
     "spec_body",
     "statement",
     "tags_of",
+    "violations_record",
 ]

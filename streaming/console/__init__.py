@@ -6,7 +6,8 @@ it, as NiceGUI is an extra that a reconciler does without.
 
 from streaming.console.application import make_console
 from streaming.console.console import Console
+from streaming.console.file_model import make_file_model
 from streaming.console.input_lag import InputLag
 from streaming.console.sessions import SessionAccess
 
-__all__ = ["Console", "InputLag", "SessionAccess", "make_console"]
+__all__ = ["Console", "InputLag", "SessionAccess", "make_console", "make_file_model"]

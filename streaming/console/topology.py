@@ -43,11 +43,18 @@ class Domain:
         return next((word for bound, word in _LOADS if self.load < bound), "high")
 
 
-def list_children(rows: Sequence[Row], path: str) -> list[Domain]:
+def mean_load(rows: Sequence[Row]) -> float:
+    """Replicas per weight of all nodes."""
+    weight = sum(row["weight"] for row in rows)
+    return float(sum(row["replicas"] for row in rows) / weight) if weight else 0.0
+
+
+def list_children(rows: Sequence[Row], path: str, mean: float | None = None) -> list[Domain]:
     """List what stands directly in a domain, `""` for the whole fleet, in natural order. `rows`:
-    of all nodes, as `placer nodes` lists them."""
-    total_weight = sum(row["weight"] for row in rows)
-    mean = sum(row["replicas"] for row in rows) / total_weight if total_weight else 0.0
+    of all nodes, as `placer nodes` lists them; `mean`: replicas per weight of the fleet, of the
+    rows where it is not given."""
+    if mean is None:
+        mean = mean_load(rows)
     depth = path.count("/") + 1
     found: dict[tuple[bool, str], list[Row]] = {}
     for row in rows:
@@ -63,6 +70,26 @@ def list_children(rows: Sequence[Row], path: str) -> list[Domain]:
         found.setdefault(key, []).append(row)
     ordered = sorted(found, key=lambda key: (key[0], natural_key(key[1])))
     return [_domain(key, found[key], mean) for key in ordered]
+
+
+# Of the tiles within tiles, so many are worth drawing; with more only the outer ones are.
+_INNER_MAX = 400
+
+
+def list_grandchildren(rows: Sequence[Row], path: str) -> list[tuple[Domain, list[Domain]]]:
+    """List what stands directly in a domain, each with what stands directly in it; the latter
+    is empty where it would be too much to draw."""
+    mean = mean_load(rows)
+    children = list_children(rows, path, mean)
+    inner: dict[str, list[Domain]] = {}
+    for child in children:
+        if not child.is_node and sum(map(len, inner.values())) <= _INNER_MAX:
+            prefix = f"{child.path}/"
+            within = [row for row in rows if f"{row['location']}/".startswith(prefix)]
+            inner[child.path] = list_children(within, child.path, mean)
+    if sum(map(len, inner.values())) > _INNER_MAX:
+        inner = {}
+    return [(child, inner.get(child.path, [])) for child in children]
 
 
 def _domain(key: tuple[bool, str], rows: Sequence[Row], mean: float) -> Domain:

@@ -10,7 +10,7 @@ from typing import Any
 from nicegui import ui
 
 # Drawn in a box of this shape; the browser stretches it a little.
-WIDTH, HEIGHT = 100.0, 44.0
+WIDTH, HEIGHT = 100.0, 40.0
 # Of more, tiles are too small to be read or hit; the table beside has all.
 TILES_MAX = 250
 
@@ -18,19 +18,28 @@ Rectangle = tuple[float, float, float, float]
 
 
 class Treemap(ui.element, component="assets/treemap.js"):
-    """Tiles that lead somewhere: each `{name, note, href, tone, sign, size}`, sizes above 0."""
+    """Tiles that lead somewhere: each `{name, note, href, tone, sign, size}`, with sizes above 0,
+    and `tiles` where there are smaller ones in it."""
 
     def show(self, label: str, tiles: Sequence[Mapping[str, Any]]) -> None:
         """Draw the tiles. `label`: says what is drawn."""
-        largest = sorted(tiles, key=lambda each: -each["size"])[:TILES_MAX]
-        places = lay_out([each["size"] for each in largest], WIDTH, HEIGHT)
-        drawn = []
-        for tile, (left, top, width, height) in zip(largest, places, strict=True):
-            body = {name: tile[name] for name in ("name", "note", "href", "tone", "sign")}
-            box = (left / WIDTH, top / HEIGHT, width / WIDTH, height / HEIGHT)
-            drawn.append(body | {"box": [round(100 * each, 3) for each in box]})
-        self.props["label"], self.props["tiles"] = label, drawn
-        self.props["omitted"] = len(tiles) - len(largest)
+        self.props["label"], self.props["tiles"] = label, _draw(tiles, WIDTH, HEIGHT)
+        self.props["omitted"] = max(len(tiles) - TILES_MAX, 0)
+
+
+def _draw(tiles: Sequence[Mapping[str, Any]], width: float, height: float) -> list[dict[str, Any]]:
+    """Lay out tiles in a box of a shape, and within each its own tiles; boxes are in percent of the
+    one around."""
+    largest = sorted(tiles, key=lambda each: -each["size"])[:TILES_MAX]
+    places = lay_out([each["size"] for each in largest], width, height)
+    drawn = []
+    for tile, (left, top, wide, high) in zip(largest, places, strict=True):
+        body = {name: tile[name] for name in ("name", "note", "href", "tone", "sign")}
+        box = (left / width, top / height, wide / width, high / height)
+        body["box"] = [round(100 * each, 3) for each in box]
+        body["tiles"] = _draw(tile.get("tiles", ()), wide, high) if tile.get("tiles") else []
+        drawn.append(body)
+    return drawn
 
 
 def lay_out(sizes: Sequence[float], width: float, height: float) -> list[Rectangle]:

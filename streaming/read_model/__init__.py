@@ -7,7 +7,7 @@ For those who ask often: a lookup costs microseconds, a million shards some hund
 from streaming.read_model.changes import Change, Marker
 from streaming.read_model.fold import StateSnapshot
 from streaming.read_model.follower import ModelFollower
-from streaming.read_model.read_model import NotReady, ReadModel, ShardFound
+from streaming.read_model.read_model import NotReady, ReadModel, ShardFound, model_of_records
 from streaming.read_model.shard_pages import RUNGS, ShardPage, ShardQuery
 
 __all__ = [
@@ -21,4 +21,5 @@ __all__ = [
     "ShardPage",
     "ShardQuery",
     "StateSnapshot",
+    "model_of_records",
 ]

@@ -24,6 +24,17 @@ from streaming.read_model.fold import Fold, StateSnapshot, parse_records
 from streaming.read_model.shard_pages import ShardPage, ShardQuery, judge_shards, select_shards
 
 
+def model_of_records(
+    cell: str, levels: Sequence[str], records: Iterable[RecordBytes]
+) -> "ReadModel":
+    """A model of records that are all there is: none follow, and it does not grow stale. Raises
+    RecordUnreadable."""
+    model, fold = ReadModel(cell, "", levels, clock=lambda: 0.0), Fold()
+    fold.apply(parse_records(records, ""))
+    model.begin(fold, 0.0)
+    return model
+
+
 class NotReady(StreamingError):
     """The model holds no commit yet: the topics are being read, or nothing was committed."""
 

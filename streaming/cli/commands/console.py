@@ -1,16 +1,18 @@
 """`placer console`: the fleet in a browser, with the query API on the same port."""
 
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streaming.cli.options import connection_options, with_options
+from streaming.cli.options import PluginOption, connection_options, with_options
 from streaming.cli.render.console import tell
 from streaming.cli.serving_options import ServingOptions
 from streaming.errors import StreamingError
 
 if TYPE_CHECKING:
+    from streaming.api import AccessRules
+    from streaming.console import Console
     from streaming.settings import Settings
 
 
@@ -25,6 +27,7 @@ def register(app: typer.Typer) -> None:
         epilog="[bold]Examples[/bold]\n\n"
         "  placer console --bootstrap 127.0.0.1:9092    [dim]# reads only, on this machine[/dim]"
         "\n\n"
+        "  placer console cluster.yaml    [dim]# a cluster file, without Kafka[/dim]\n\n"
         "  placer console --operate --tokens tokens.yaml --no-anonymous\n\n"
         "  placer console --host 0.0.0.0 --certificate console.pem --key console.key "
         "--tokens tokens.yaml\n\n"
@@ -33,56 +36,104 @@ def register(app: typer.Typer) -> None:
     )(console)
 
 
+File = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="FILE",
+        help="Cluster file in YAML or JSON, shown in place of a running reconciler; - reads stdin.",
+        show_default=False,
+    ),
+]
+
+
 @with_options(settings=connection_options, serving=ServingOptions)
-def console(settings: "Settings", serving: ServingOptions) -> None:
+def console(
+    settings: "Settings",
+    serving: ServingOptions,
+    file: File = None,
+    _plugin: PluginOption = None,
+) -> None:
     """Show the fleet in a browser, and serve the query API, until Ctrl-C."""
-    from streaming.api import (
-        ApiServer,
-        EventHub,
-        GuardRules,
-        KafkaOperating,
-        ProcessList,
-        Service,
-    )
+    from streaming.api import ApiServer, GuardRules
     from streaming.cli.signals import stop_on_signals
     from streaming.observability import configure_logging
-    from streaming.read_model import ModelFollower, ReadModel
 
     access = serving.check()
-    console_package = _import_console()
+    if file is not None and serving.operate:
+        raise typer.BadParameter("a file takes no requests: leave --operate out")
+    package = _import_console()
     configure_logging(settings.log.level, settings.log.format)
+    if file is None:
+        made, following = _show_cell(package, settings, serving, access)
+        shown = f"cell {settings.cell}"
+    else:
+        made, following = _show_file(package, file, access), nullcontext()
+        shown = file
+    rules = GuardRules(access, serving.is_loopback, serving.origins)
+    with ExitStack() as owned:
+        stop = owned.enter_context(stop_on_signals())
+        app = package.make_console(made, rules)
+        server = ApiServer(app, made.service.hub, serving.server())
+        owned.enter_context(following)
+        owned.enter_context(server.running())
+        verb = "reads and operates" if serving.operate else "reads"
+        typer.echo(f"placer console ready: {verb} {shown} at {server.address}")
+        stop.wait()
+
+
+def _show_cell(
+    package: Any, settings: "Settings", serving: ServingOptions, access: "AccessRules"
+) -> "tuple[Console, AbstractContextManager[None]]":
+    """The console of a running reconciler, and what keeps it current."""
+    from streaming.api import EventHub, KafkaOperating, ProcessList, Service
+    from streaming.read_model import ModelFollower, ReadModel
+
     model = ReadModel(settings.cell, settings.topics.prefix, settings.levels)
-    hub = EventHub(model)
     service = Service(
         model,
-        hub,
+        EventHub(model),
         operating=KafkaOperating(settings) if serving.operate else None,
         processes=ProcessList(settings, model),
         stale_seconds_max=serving.stale_after_seconds,
     )
-    made = console_package.Console(
+    made = package.Console(
         service,
         settings=settings,
-        lag=console_package.InputLag(settings, model),
-        access=console_package.SessionAccess(access),
+        lag=package.InputLag(settings, model),
+        access=package.SessionAccess(access),
     )
-    rules = GuardRules(access, serving.is_loopback, serving.origins)
-    follower = ModelFollower(settings, model, tell)
-    with ExitStack() as owned:
-        stop = owned.enter_context(stop_on_signals())
-        server = ApiServer(console_package.make_console(made, rules), hub, serving.server())
-        owned.enter_context(follower.running())
-        owned.enter_context(server.running())
-        verb = "reads and operates" if serving.operate else "reads"
-        typer.echo(f"placer console ready: {verb} cell {settings.cell} at {server.address}")
-        stop.wait()
+    return made, ModelFollower(settings, model, tell).running()
+
+
+def _show_file(package: Any, file: str, access: "AccessRules") -> "Console":
+    """The console of the first document of a cluster file."""
+    import time
+
+    from streaming.api import EventHub, Service
+    from streaming.cli.documents import check_unknown_fields, read_text
+    from streaming.offline import CheckOptions, DocumentFault, check_cluster, parse_documents
+
+    first = next(parse_documents(read_text(file)), None)
+    if first is None:
+        raise typer.BadParameter(f"{file} holds no document", param_hint="FILE")
+    document = check_unknown_fields(first, file, strict=False)
+    if isinstance(document, DocumentFault):
+        where = "" if document.line is None else f" line {document.line}:"
+        raise typer.BadParameter(f"{file}:{where} {document.message}", param_hint="FILE")
+    check = check_cluster(document, CheckOptions())
+    model = package.make_file_model(document, check, time.time_ns() // 1_000_000)
+    service = Service(model, EventHub(model))
+    made: Console = package.Console(
+        service, document=document, access=package.SessionAccess(access)
+    )
+    return made
 
 
 def _import_console() -> Any:
     try:
         from streaming import console as package
     except ModuleNotFoundError as error:
-        if error.name is None or not error.name.startswith("nicegui"):
+        if error.name is None or error.name.partition(".")[0] != "nicegui":
             raise
         raise ConsoleMissing(
             "the console needs packages that are not installed; install them with: "

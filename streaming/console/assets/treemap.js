@@ -5,18 +5,21 @@ export default {
   props: { label: String, tiles: Array, omitted: Number },
   render() {
     if (!this.tiles?.length) return h("div");
-    const tiles = this.tiles.map((tile) => {
+    const draw = (tile, wide, high) => {
       const [left, top, width, height] = tile.box;
       const style = { left: `${left}%`, top: `${top}%`, width: `${width}%`, height: `${height}%` };
-      const small = width < 7 || height < 12;
-      return h("li", { style, key: tile.href }, h("a", {
-        href: tile.href, class: ["tile", tile.tone, { small }], title: `${tile.name}: ${tile.note}`,
-        "aria-label": `${tile.name}: ${tile.note}`,
-      }, [
+      const [w, t] = [(wide * width) / 100, (high * height) / 100];
+      const small = w < 7 || t < 14;
+      const whole = `${tile.name}: ${tile.note}`;
+      const link = (kind) => h("a", { href: tile.href, class: [kind, tile.tone, { small }], title: whole, "aria-label": whole }, [
         h("span", { class: "tile-name" }, [h("span", { class: "sign", "aria-hidden": "true" }, tile.sign), h("bdi", tile.name)]),
         h("span", { class: "tile-note" }, tile.note),
-      ]));
-    });
+      ]);
+      if (!tile.tiles.length || w < 12 || t < 24) return h("li", { style, key: tile.href }, link("tile"));
+      const inner = h("ul", { class: "inner", "aria-label": tile.name }, tile.tiles.map((each) => draw(each, w, t)));
+      return h("li", { style, key: tile.href }, h("div", { class: ["group", tile.tone] }, [link("group-head"), inner]));
+    };
+    const tiles = this.tiles.map((tile) => draw(tile, 100, 100));
     const more = this.omitted ? h("p", { class: "soft" }, `${this.omitted} smaller ones are in the table below.`) : null;
     return h("div", [h("ul", { class: "treemap", "aria-label": this.label }, tiles), more]);
   },

@@ -1,7 +1,7 @@
 """The pages of the console, in the order of the navigation."""
 
 from streaming.console.page import Page
-from streaming.console.pages import locations, nodes, overview, shards, streams
+from streaming.console.pages import locations, nodes, overview, plan, shards, streams
 
 PAGES: tuple[Page, ...] = (
     *overview.PAGES,
@@ -9,4 +9,5 @@ PAGES: tuple[Page, ...] = (
     *locations.PAGES,
     *streams.PAGES,
     *shards.PAGES,
+    *plan.PAGES,
 )

@@ -20,7 +20,7 @@ from streaming.console.elements import (
 from streaming.console.page import Page, View, link_to
 from streaming.console.strip import Happening, Strip, latest, list_happenings
 from streaming.console.times import show_time
-from streaming.console.topology import Domain, list_children
+from streaming.console.topology import Domain, list_grandchildren
 from streaming.console.treemap import Treemap
 from streaming.live import LISTINGS, CellSummary, summarize_cell
 from streaming.read_model import RUNGS, ReadModel
@@ -162,18 +162,23 @@ async def _show_topology(view: View) -> None:
     path = view.query.get("at", "")
     by_load = view.query.get("colour") == "load"
 
-    async def read() -> list[Domain]:
+    async def read() -> list[tuple[Domain, list[Domain]]]:
         rows = await view.derive("nodes", LISTINGS["nodes"].rows)
-        return await view.console.derived.run(lambda: list_children(rows, path))
+        return await view.console.derived.run(lambda: list_grandchildren(rows, path))
 
     with panel("Topology"):
         _show_crumbs(path, by_load)
         picture = Treemap()
 
-        def render(domains: list[Domain]) -> None:
+        def render(found: list[tuple[Domain, list[Domain]]]) -> None:
+            domains = [domain for domain, _ in found]
             kind = "nodes" if domains and domains[0].is_node else "domains"
             picture.show(
-                f"{kind} of {path or 'the fleet'}", [_tile(each, by_load) for each in domains]
+                f"{kind} of {path or 'the fleet'}",
+                [
+                    _tile(domain, by_load) | {"tiles": [_tile(each, by_load) for each in inner]}
+                    for domain, inner in found
+                ],
             )
             _show_domain_table(domains, by_load)
 
