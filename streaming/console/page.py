@@ -173,6 +173,10 @@ class View:
         except StreamingError as error:
             self.client.status_code = 404 if error.exit_code == 2 else 503
             show_fault(str(error))
+        except Exception:
+            logging.getLogger(LOGGER).exception("%s cannot be built", self.page.path)
+            self.client.status_code = 500
+            show_fault("This page met a fault of the console's own; its log says which.")
 
 
 def link_to(path: str, *parts: str | int, **query: Any) -> str:

@@ -21,7 +21,7 @@ SOCKETS = "/_nicegui_ws/"
 NONCE_BYTES = 16
 # Each holds its elements in memory: some hundred KB.
 _PAGES_PER_SECOND, _PAGES_BURST = 5, 100
-_OPEN_PAGES_TOTAL, _OPEN_PAGES_EACH = 500, 100
+OPEN_PAGES_TOTAL, OPEN_PAGES_EACH = 500, 50
 
 _POLICY = (
     "default-src 'none'; script-src 'self' 'nonce-{nonce}' 'unsafe-eval'; "
@@ -57,7 +57,7 @@ class PagePolicy:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._pages = RateLimit("pages", per_second=_PAGES_PER_SECOND, burst=_PAGES_BURST)
-        self._open = OpenLimit("pages", total=_OPEN_PAGES_TOTAL, each=_OPEN_PAGES_EACH)
+        self._open = OpenLimit("pages", total=OPEN_PAGES_TOTAL, each=OPEN_PAGES_EACH)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request or websocket through, or answer it."""

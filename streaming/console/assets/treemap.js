@@ -17,7 +17,7 @@ export default {
       ]);
       if (!tile.tiles.length || w < 12 || t < 24) return h("li", { style, key: tile.href }, link("tile"));
       const inner = h("ul", { class: "inner", "aria-label": tile.name }, tile.tiles.map((each) => draw(each, w, t)));
-      return h("li", { style, key: tile.href }, h("div", { class: ["group", tile.tone] }, [link("group-head"), inner]));
+      return h("li", { style, key: tile.href }, h("div", { class: ["domain", tile.tone] }, [link("domain-head"), inner]));
     };
     const tiles = this.tiles.map((tile) => draw(tile, 100, 100));
     const more = this.omitted ? h("p", { class: "soft" }, `${this.omitted} smaller ones are in the table below.`) : null;

@@ -58,7 +58,8 @@ def _count(model: ReadModel, now_ms: int) -> Figures:
 async def build_overview(view: View) -> None:
     """The page."""
     console = view.console
-    show_heading("Overview", "How the fleet is now, and what happened in the last hour.")
+    lead = "How the fleet is now, and what happened in the last hour."
+    show_heading("Overview", "What the file says of the fleet." if console.is_file else lead)
 
     async def read_figures() -> Figures:
         return await console.derived.ask("figures", lambda model: _count(model, console.now_ms()))
@@ -100,16 +101,16 @@ def _show_figures(console: Console, found: Figures) -> None:
             [f"of {sum(nodes.values())}", *_words({w: n for w, n in nodes.items() if w != "up"})],
             "warn" if down else "good",
         )
-        waiting = sum(each["count"] for each in moves["waiting"])
-        _show_card(
-            "Moves in flight",
-            moves["open"],
-            None if console.is_file else link_to("moves"),
-            [f"{waiting} more wait"] if waiting else [],
-            "info" if moves["open"] else "",
-        )
-        holds = summary["holds"]
         if not console.is_file:
+            waiting = sum(each["count"] for each in moves["waiting"])
+            _show_card(
+                "Moves in flight",
+                moves["open"],
+                link_to("moves"),
+                [f"{waiting} more wait"] if waiting else [],
+                "info" if moves["open"] else "",
+            )
+            holds = summary["holds"]
             said = [f"since a loss in {each['domain'] or 'the fleet'}" for each in holds.values()]
             _show_card("Holds", len(holds), link_to("requests"), said, "bad" if holds else "good")
         if rejected:
