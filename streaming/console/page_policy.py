@@ -75,7 +75,8 @@ class PagePolicy:
         async def send_with_policy(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 policy = (b"content-security-policy", _POLICY.format(nonce=nonce).encode())
-                message["headers"] = [*message["headers"], policy]
+                referrer = (b"referrer-policy", b"same-origin")  # else forms name no origin
+                message["headers"] = [*message["headers"], policy, referrer]
             await send(message)
 
         if not scope["path"].startswith(("/_nicegui/", "/assets/")):

@@ -16,6 +16,8 @@ SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
 # A token has at most 4 KiB; the address to go on to comes with it.
 _FORM_BYTES_MAX = 16_384
 _ATTEMPTS_PER_SECOND, _ATTEMPTS_BURST = 0.2, 10
+# Under the guard's `no-referrer` a browser would name no origin with our own forms.
+_REFERRER = {"Referrer-Policy": "same-origin"}
 _POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'"
@@ -112,4 +114,4 @@ def _page(target: str, fault: str | None = None, status: int = 200) -> Response:
     said = f'<p class="fault" id="fault" role="alert">{escape(fault)}</p>' if fault else ""
     described = ' aria-invalid="true" aria-describedby="fault"' if fault else ""
     page = _PAGE.format(fault=said, described=described, target=escape(target, quote=True))
-    return HTMLResponse(page, status, {"Content-Security-Policy": _POLICY})
+    return HTMLResponse(page, status, {"Content-Security-Policy": _POLICY, **_REFERRER})

@@ -164,8 +164,10 @@ def _diagnose(cluster: Cluster) -> CheckResult:
 
 def _critical(live: StateRecords, name: str) -> int:
     """Shards that lose their quorum if the node is lost alone. `live`: only shards on the node,
-    which are numbered anew for it: the others do not matter."""
-    cluster = live.cluster()
+    which are numbered anew for it: the others do not matter, nor do nodes that hold none of
+    these."""
+    holders = {node for each in live.assignments for node in each.replicas}
+    cluster = live.select_nodes(holders).cluster()
     number: dict[tuple[str, int], int] = {}
     sizes: Counter[str] = Counter()
     for each in sorted(live.assignments, key=lambda each: each.shard):

@@ -131,6 +131,13 @@ class StateRecords:
             {key: each for key, each in self.latest[VIOLATIONS].items() if key in shards},
         )
 
+    def select_nodes(self, names: Collection[str]) -> "StateRecords":
+        """Return a copy with only these nodes."""
+        few = StateRecords(self._cell, self._prefix, self._levels)
+        nodes = self.latest[TOPOLOGY]
+        few.latest = self.latest | {TOPOLOGY: {name: nodes[name] for name in names if name in nodes}}
+        return few
+
     def _narrow(
         self, decisions: dict[str, Any], assignments: dict[str, Any], violations: dict[str, Any]
     ) -> "StateRecords":

@@ -126,6 +126,7 @@ def test_scripts_are_ours_by_a_nonce_of_each_page(opened: TestClient) -> None:
         assert inline
         assert all(nonce.group(1) in each for each in inline)
         assert page.headers["X-Content-Type-Options"] == "nosniff"
+        assert page.headers["Referrer-Policy"] == "same-origin"
     assert len(nonces) == 2
 
 

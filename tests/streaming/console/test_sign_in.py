@@ -70,6 +70,8 @@ def test_a_stranger_is_sent_to_sign_in_and_sees_nothing(closed: TestClient) -> N
     page = closed.get("/sign-in")
     assert page.status_code == 200
     assert "<script" not in page.text
+    # Under no-referrer browsers send `Origin: null` with forms, which is refused.
+    assert page.headers["Referrer-Policy"] == "same-origin"
     assert "script-src" not in page.headers["Content-Security-Policy"]
 
 
