@@ -184,7 +184,8 @@ class Explanation:
                 self._input.props.update(
                     {"type": "text", "maxlength": 249, "placeholder": "any other node"}
                 )
-                self._input.on("input", self._type, ["target.value"])
+                take = "(event) => emit(event.target.value)"
+                self._input.on("input", self._type, js_handler=take)
                 self._input.on("keydown.enter", self._explain)
             button = ui.element("button").classes("quiet").on("click", self._explain)
             button.props["type"] = "button"
@@ -194,9 +195,7 @@ class Explanation:
         self._place = tag("div", "live", role="status")
 
     def _type(self, event: Any) -> None:
-        given = event.args
-        text = given if isinstance(given, str) else (given or {}).get("target.value", "")
-        self._node = str(text).strip()
+        self._node = str(event.args or "").strip()
 
     async def _explain(self) -> None:
         view, stream, shard, node = self._view, self._stream, self._shard, self._node or None
