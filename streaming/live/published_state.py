@@ -132,10 +132,11 @@ class StateRecords:
         )
 
     def select_nodes(self, names: Collection[str]) -> "StateRecords":
-        """Return a copy with only these nodes."""
+        """Return a copy with only these nodes, which are parsed from their records."""
         few = StateRecords(self._cell, self._prefix, self._levels)
-        nodes = self.latest[TOPOLOGY]
-        few.latest = self.latest | {TOPOLOGY: {name: nodes[name] for name in names if name in nodes}}
+        known = self.latest[TOPOLOGY]
+        chosen = {name: known[name] for name in names if name in known}
+        few.latest = self.latest | {TOPOLOGY: chosen}
         return few
 
     def _narrow(
