@@ -28,7 +28,8 @@
   function nextTheme() {
     const next = THEMES[(THEMES.indexOf(theme()) + 1) % THEMES.length];
     document.cookie = `placer-theme=${next}; path=/; max-age=31536000; samesite=strict`;
-    globalThis.Quasar?.Dark.set(next === "auto" ? "auto" : next === "dark");
+    // A function of NiceGUI's own script.
+    globalThis.setDark?.(next === "auto" ? null : next === "dark");
     nameTheme();
   }
 

@@ -24,7 +24,7 @@ def served() -> ServedModel:
     served.commit(*nodes_up(12, racks=4))
     served.commit(
         StreamCreated(2, "orders", 1, 30, 3, body_hash="0a"),
-        StreamCreated(2, "pairs", 1, 20, 2, body_hash="0b"),
+        StreamCreated(2, "pairs", 1, 20, 2, quorum="one", body_hash="0b"),
         StreamCreated(2, "single", 1, 10, 1, body_hash="0c"),
     )
     return served
