@@ -24,6 +24,10 @@ def show_frame(view: View, pages: Sequence[Page]) -> Iterator[None]:
     """Make the surroundings; what is made in the block is the page's content."""
     theme = view.cookies.get(THEME_COOKIE, "auto")
     ui.dark_mode(_THEMES.get(theme))
+    # Quasar's page is a <main> around all of it; the content alone is to be one.
+    around = view.client.content.parent_slot
+    if around is not None:
+        around.parent.props["role"] = "none"
     tag("a", "skip", "Skip to content", href="#main")
     _show_header(view)
     with tag("div", "body"):
