@@ -10,6 +10,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
@@ -19,6 +20,9 @@ from xdist.scheduler import LoadFileScheduling, Scheduling
 from streaming.runtime import EmbeddedBroker
 from tests.builders.drawn import share
 from tests.stories.datadriven import is_core_story, run_file
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 # Where the tests are that start the application.
 SYSTEMS = "tests/integration/"
@@ -107,3 +111,12 @@ def broker() -> Iterator[EmbeddedBroker]:
 def prefix() -> str:
     """A topic prefix no other test uses, of the form of the default `placement.`."""
     return f"t{uuid.uuid4().hex[:10]}."
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    """A headless Chromium, of one module: while it is there no `asyncio.run` works beside it."""
+    from tests.systems.browser import start_browser
+
+    with start_browser() as running:
+        yield running
