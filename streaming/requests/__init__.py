@@ -5,7 +5,15 @@ letters are answers too. Imports `live`, `recovery`, `outbox` and what they stan
 """
 
 from streaming.requests.cluster_difference import StreamChange, diff_streams
-from streaming.requests.dead_letters import DeadLetter, RedriveRefused, redrive
+from streaming.requests.dead_letters import (
+    DeadLetter,
+    Redriven,
+    RedriveRefused,
+    choose_letters,
+    read_letters,
+    redrive_letters,
+    redriven_ids,
+)
 from streaming.requests.handover import HandoverDone, HandoverRefused, hand_over
 from streaming.requests.nodes import (
     find_node,
@@ -43,11 +51,13 @@ __all__ = [
     "HandoverRefused",
     "NoAnswer",
     "RedriveRefused",
+    "Redriven",
     "Rehearsal",
     "StreamAnswer",
     "StreamChange",
     "StreamMessage",
     "StreamRequests",
+    "choose_letters",
     "diff_streams",
     "dry_run",
     "find_node",
@@ -57,8 +67,10 @@ __all__ = [
     "new_request_id",
     "overlay_spec",
     "preview_departure",
+    "read_letters",
     "read_streams",
-    "redrive",
+    "redrive_letters",
+    "redriven_ids",
     "send_departure",
     "send_departure_and_wait",
     "send_request",

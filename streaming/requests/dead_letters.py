@@ -4,16 +4,19 @@ A letter keeps the first KiB of a value. What was longer is read again from wher
 retention has left it there; its hash shows that it is the same.
 """
 
-from collections.abc import Mapping
+import base64
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
 
 from confluent_kafka import Producer
 
-from schemas.topics import BY_NAME, full_name
-from streaming.brokers import CommittedReader, Record
+from schemas.topics import BY_NAME, DEAD_LETTERS, full_name
+from streaming.brokers import CommittedReader, Reachability, Record, make_producer
 from streaming.errors import StreamingError
 from streaming.outbox import LETTER_HEADER_PREFIX, LETTER_VALUE_BYTES_MAX, headers_bytes
+from streaming.settings import Settings
 
 # Says of a record from which letter it was sent again; should it be refused again, its new letter
 # keeps this.
@@ -21,6 +24,8 @@ REDRIVEN_HEADER = "__placement.redriven"
 # A record that is there comes at once.
 FETCH_TIMEOUT_SECONDS = 5.0
 FLUSH_TIMEOUT_SECONDS = 30.0
+# How soon a caller that follows letters may do something else.
+POLL_SECONDS = 0.2
 
 
 class RedriveRefused(StreamingError):
@@ -101,6 +106,27 @@ class DeadLetter:
             and len(key) < LETTER_VALUE_BYTES_MAX
         )
 
+    def body(self) -> dict[str, Any]:
+        """For programs, as `placer dlq show --output json` writes it. `value`: None where it is no
+        text; numbers are None where a letter of an older version does not have them."""
+        value = self.record.raw
+        numbers = ("partition", "offset", "timestamp")
+        return {
+            "id": self.id,
+            "topic": self.header("topic"),
+            **{name: _parse_number(self.header(name)) for name in numbers},
+            **{name: self.header(name) for name in ("stage", "reason", "message")},
+            "count": self.count,
+            "offset_last": _parse_number(self.header("offset.last")),
+            "key": self.record.key,
+            "bytes": _parse_number(self.header("value.bytes")),
+            "sha256": self.header("value.sha256"),
+            "whole": self.is_whole,
+            "value": None if value is None else _as_text(value),
+            "value_base64": None if value is None else base64.b64encode(value).decode(),
+            "redriven_from": self.redriven_from or None,
+        }
+
     def original(self, bootstrap: str, prefix: str, options: Mapping[str, str]) -> Original:
         """The record as it was, from the letter or from where it lay. Raises RedriveRefused."""
         topic = self.header("topic")
@@ -133,8 +159,75 @@ class DeadLetter:
         return Original(topic, partition, there.raw_key, there.raw, headers)
 
 
-def redrive(producer: Producer, prefix: str, letter: DeadLetter, original: Original) -> None:
-    """Send the record again to its partition, behind what is there now."""
+@dataclass(frozen=True, slots=True)
+class Redriven:
+    """Says what became of a letter whose record was to be sent again; `refusal` is None where it
+    was sent, or would be."""
+
+    letter: DeadLetter
+    refusal: RedriveRefused | None
+
+
+def read_letters(
+    settings: Settings, follow: bool = False, reachability: Reachability | None = None
+) -> Iterator[DeadLetter | None]:
+    """Yield all letters there are, then, with `follow`, those that come; None when none has come.
+    Raises BrokerUnreachable, TopicMissing."""
+    with CommittedReader(
+        settings.kafka.bootstrap_servers,
+        settings.topics.prefix,
+        [DEAD_LETTERS],
+        options=settings.resolved_kafka_options(),
+        reachability=reachability,
+    ) as reader:
+        yield from map(DeadLetter, reader.read_to_end())
+        while follow:
+            yield from map(DeadLetter, reader.poll(POLL_SECONDS))
+            yield None
+
+
+def redriven_ids(letters: Sequence[DeadLetter]) -> set[str]:
+    """Find the letters whose record was sent again and refused again."""
+    return {letter.redriven_from for letter in letters if letter.redriven_from}
+
+
+def choose_letters(
+    letters: Sequence[DeadLetter], ids: Sequence[str], reason: str | None
+) -> tuple[list[DeadLetter], list[str]]:
+    """Choose the letters that are meant, and the ids that name none. By `reason` those are left out
+    whose record was sent again already."""
+    done = redriven_ids(letters)
+    by_id = {letter.id: letter for letter in letters}
+    chosen = [by_id[name] for name in ids if name in by_id]
+    if reason is not None:
+        chosen += [
+            letter
+            for letter in letters
+            if letter.header("reason") == reason and letter.id not in done and letter not in chosen
+        ]
+    return chosen, [name for name in ids if name not in by_id]
+
+
+def redrive_letters(
+    settings: Settings, letters: Sequence[DeadLetter], only_try: bool = False
+) -> Iterator[Redriven]:
+    """Send the records of letters again, each to its partition behind what is there now, and yield
+    what became of each. `only_try`: nothing is sent. Raises BrokerUnreachable."""
+    options = settings.resolved_kafka_options()
+    address, prefix = settings.kafka.bootstrap_servers, settings.topics.prefix
+    producer = None if only_try else make_producer(address, options)
+    for letter in letters:
+        try:
+            original = letter.original(address, prefix, options)
+            if producer is not None:
+                _send(producer, prefix, letter, original)
+        except RedriveRefused as error:
+            yield Redriven(letter, error)
+        else:
+            yield Redriven(letter, None)
+
+
+def _send(producer: Producer, prefix: str, letter: DeadLetter, original: Original) -> None:
     headers: list[tuple[str, str | bytes | None]] = [
         *original.headers,
         (REDRIVEN_HEADER, letter.id.encode()),
@@ -148,3 +241,17 @@ def redrive(producer: Producer, prefix: str, letter: DeadLetter, original: Origi
     )
     if producer.flush(FLUSH_TIMEOUT_SECONDS):
         raise RedriveRefused(f"letter {letter.id}: the broker did not take the record")
+
+
+def _parse_number(said: str) -> int | None:
+    return int(said) if said.isdecimal() else None
+
+
+def _as_text(value: bytes) -> str | None:
+    """The value as text, None where it is none; what a letter cut may end within a character."""
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError as error:
+        # A character has four bytes at most, so that a cut leaves three of one.
+        cut = len(value) - error.start < 4 and error.reason == "unexpected end of data"
+        return value[: error.start].decode("utf-8") if cut else None

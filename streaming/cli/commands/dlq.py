@@ -9,13 +9,9 @@ from streaming.cli.render.console import escape_control, tell
 from streaming.cli.times import time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from streaming.requests import DeadLetter
     from streaming.settings import Settings
 
-# How soon the command notices Ctrl-C.
-POLL_SECONDS = 0.2
 EXIT_NOT_ALL = 1
 
 ReasonOption = Annotated[
@@ -47,11 +43,14 @@ def show(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Show dead letters: id, time, reason, where the record lay, its key, and the sentence."""
+    from streaming.brokers import Reachability
     from streaming.cli.signals import stop_on_signals
+    from streaming.requests import read_letters
 
     show_letter = _show_json if output is Output.JSON else _show_text
+    reachability = Reachability(settings.kafka.bootstrap_servers, tell) if follow else None
     with stop_on_signals() as stop:
-        for letter in _letters(settings, follow):
+        for letter in read_letters(settings, follow, reachability):
             if stop.is_set():
                 return
             if letter is not None and reason in (None, letter.header("reason")):
@@ -80,70 +79,27 @@ def redrive(
     Letters whose record was sent again already are left out with --reason. Exit code 1: a record
     could not be sent.
     """
-    from streaming.brokers import make_producer
-    from streaming.requests import RedriveRefused, redrive
+    from streaming.requests import choose_letters, read_letters, redrive_letters
 
     if not ids and reason is None:
         raise typer.BadParameter("name letters with --id, or all of a kind with --reason")
-    options = settings.resolved_kafka_options()
-    address, begin = settings.kafka.bootstrap_servers, settings.topics.prefix
-    chosen, missing = _choose_letters(settings, ids or [], reason)
+    letters = [letter for letter in read_letters(settings) if letter is not None]
+    chosen, missing = choose_letters(letters, ids or [], reason)
     failed = len(missing)
     for name in missing:
         typer.secho(
             f"{name}: there is no such letter; see: placer dlq show", fg=typer.colors.RED, err=True
         )
-    producer = None if dry_run else make_producer(address, options)
-    for letter in chosen:
-        try:
-            original = letter.original(address, begin, options)
-            if producer is not None:
-                redrive(producer, begin, letter, original)
-        except RedriveRefused as error:
+    for each in redrive_letters(settings, chosen, only_try=dry_run):
+        letter = each.letter
+        if each.refusal is not None:
             failed += 1
-            typer.secho(str(error), fg=typer.colors.RED, err=True)
+            typer.secho(str(each.refusal), fg=typer.colors.RED, err=True)
         else:
             done = "would be sent" if dry_run else "sent"
             typer.echo(f"{letter.id} {letter.place} {_key(letter)}: {done}")
     if failed:
         raise typer.Exit(EXIT_NOT_ALL)
-
-
-def _choose_letters(
-    settings: "Settings", ids: list[str], reason: str | None
-) -> "tuple[list[DeadLetter], list[str]]":
-    """The letters that are meant, and the ids that name none."""
-    letters = [letter for letter in _letters(settings, follow=False) if letter is not None]
-    done = {letter.redriven_from for letter in letters}
-    by_id = {letter.id: letter for letter in letters}
-    chosen = [by_id[name] for name in ids if name in by_id]
-    if reason is not None:
-        chosen += [
-            letter
-            for letter in letters
-            if letter.header("reason") == reason and letter.id not in done and letter not in chosen
-        ]
-    return chosen, [name for name in ids if name not in by_id]
-
-
-def _letters(settings: "Settings", follow: bool) -> "Iterator[DeadLetter | None]":
-    """All letters there are, then, if asked for, those that come; None when none has come."""
-    from schemas.topics import DEAD_LETTERS
-    from streaming.brokers import CommittedReader, Reachability
-    from streaming.requests import DeadLetter
-
-    address = settings.kafka.bootstrap_servers
-    with CommittedReader(
-        address,
-        settings.topics.prefix,
-        [DEAD_LETTERS],
-        options=settings.resolved_kafka_options(),
-        reachability=Reachability(address, tell) if follow else None,
-    ) as reader:
-        yield from map(DeadLetter, reader.read_to_end())
-        while follow:
-            yield from map(DeadLetter, reader.poll(POLL_SECONDS))
-            yield None
 
 
 def _show_text(letter: "DeadLetter") -> None:
@@ -157,45 +113,9 @@ def _show_text(letter: "DeadLetter") -> None:
 
 
 def _show_json(letter: "DeadLetter") -> None:
-    import base64
-
     import orjson
 
-    value = letter.record.raw
-    line = {
-        "id": letter.id,
-        "topic": letter.header("topic"),
-        **{
-            name: _parse_number(letter.header(name))
-            for name in ("partition", "offset", "timestamp")
-        },
-        **{name: letter.header(name) for name in ("stage", "reason", "message")},
-        "count": letter.count,
-        "offset_last": _parse_number(letter.header("offset.last")),
-        "key": letter.record.key,
-        "bytes": _parse_number(letter.header("value.bytes")),
-        "sha256": letter.header("value.sha256"),
-        "whole": letter.is_whole,
-        "value": None if value is None else _as_text(value),
-        "value_base64": None if value is None else base64.b64encode(value).decode(),
-        "redriven_from": letter.redriven_from or None,
-    }
-    typer.echo(orjson.dumps(line))
-
-
-def _parse_number(said: str) -> int | None:
-    """A header's number; None where a letter of an older version does not have it."""
-    return int(said) if said.isdecimal() else None
-
-
-def _as_text(value: bytes) -> str | None:
-    """The value as text, None where it is none; what a letter cut may end within a character."""
-    try:
-        return value.decode("utf-8")
-    except UnicodeDecodeError as error:
-        # A character has four bytes at most, so that a cut leaves three of one.
-        cut = len(value) - error.start < 4 and error.reason == "unexpected end of data"
-        return value[: error.start].decode("utf-8") if cut else None
+    typer.echo(orjson.dumps(letter.body()))
 
 
 def _key(letter: "DeadLetter") -> str:
