@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from placement.controllers import Preview
 from placement.diagnosis import is_stuck
-from placement.model import Action, Ready
+from placement.model import Ready
 from schemas.requests import OperatorRequest
 from schemas.topics import ANSWERS, MEMORY, OPERATOR
 from streaming import codec
@@ -19,7 +19,7 @@ from streaming.brokers import CommittedReader
 from streaming.codec import reason_body
 from streaming.errors import StreamingError
 from streaming.recovery import restore_snapshot, take_snapshot
-from streaming.requests.rehearsal import Rehearsal, rehearse
+from streaming.requests.rehearsal import Rehearsal, rehearse_request
 from streaming.sending import SentRecord, make_record, send_records
 from streaming.settings import Settings, core_configuration
 
@@ -35,7 +35,8 @@ class NoAnswer(StreamingError):
 @dataclass(frozen=True, slots=True)
 class DryRun:
     """Holds the preview of a request (`seen`) and the first batch after it (`first`). `first` is
-    None where the request would be refused; `rehearsal` has all moves of a drain."""
+    None where the request would be refused; `rehearsal` has all moves of a request that makes
+    some."""
 
     seen: Preview
     first: Ready | None
@@ -81,10 +82,11 @@ def dry_run(settings: Settings, request: OperatorRequest) -> DryRun:
     if seen.refusal is not None:
         return DryRun(seen, None)
     first = copy.apply([replace(asked, expected_hash=seen.hash or None)], copy.now)
-    if asked.action is not Action.DRAIN:
-        return DryRun(seen, first)
     level = core.levels[0] if core.levels else "location"
-    return DryRun(seen, first, rehearse(copy, first, snapshot.open_moves, asked.target, level))
+    played = rehearse_request(
+        copy, first, snapshot.open_moves, asked.action, asked.target, seen.shards, level
+    )
+    return DryRun(seen, first, played)
 
 
 def send_request_and_wait(

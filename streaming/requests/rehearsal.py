@@ -1,17 +1,18 @@
-"""Plays a drain to its end on a copy of the running reconciler: its moves, its waves.
+"""Plays a request to its end on a copy of the running reconciler: its moves, its waves.
 
 Every move that is open together makes a wave; then all its copies complete at once, and the next
 wave is what the limits allow then. So the waves are the fewest rounds of copies that the limits
 leave, whatever time a copy takes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from placement.diagnosis import DRAIN_RULE, is_stuck
 from placement.model import (
     AckKind,
+    Action,
     Cause,
     Move,
     MoveAcked,
@@ -26,11 +27,18 @@ from streaming.codec import reason_body
 
 # Each is a batch of the planner, milliseconds; ten times what a drain under tight limits takes.
 WAVES_MAX = 10_000
+# Shards of a request up to which its moves are played: a wave of a few hundred takes 20 ms, and
+# nobody waits minutes for the look at a hold.
+SHARDS_MAX = 20_000
+# What people ask for that makes moves.
+_MOVING = (Action.OVERRIDE_HOLD, Action.APPROVE_RELOCATION, Action.REBALANCE)
+
+ShardKey = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class RehearsedMove:
-    """A move of the drain, in which wave, and whether its copy comes from another top-level
+    """A move of the request, in which wave, and whether its copy comes from another top-level
     domain."""
 
     wave: int
@@ -55,8 +63,8 @@ class RehearsedMove:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """Holds the moves of a drain in their order, and the replicas that cannot leave. `level`: the
-    name of the top level of domains."""
+    """Holds the moves of a request in their order, and what stays as it is: of a drain the replicas
+    that cannot leave. `level`: the name of the top level of domains."""
 
     moves: tuple[RehearsedMove, ...]
     blocked: tuple[Violation, ...]
@@ -80,6 +88,7 @@ class Rehearsal:
                     "stream": each.stream,
                     "shard": each.shard,
                     "node": each.domain,
+                    "rule": each.rule,
                     "reason": reason_body(each.reason),
                 }
                 for each in self.blocked
@@ -87,27 +96,75 @@ class Rehearsal:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """Tells which moves a request makes, and which violations it is to end, while it is played."""
+
+    makes: Callable[[Move], bool]
+    ends: Callable[[ShardKey, Violation], bool]
+    # A rebalance ends no violation; it is over when nothing is issued any more.
+    until_quiet: bool = False
+
+
+def rehearse_request(
+    copy: Reconciler,
+    first: Ready,
+    under_way: Sequence[Move],
+    action: Action,
+    target: str,
+    shards: Sequence[ShardKey],
+    level: str,
+) -> Rehearsal | None:
+    """Play a request that `copy` has just been asked for, with the answer `first`, to its end. None
+    for one that makes no moves by itself, or touches too many shards. `under_way`: the moves that
+    were open before; `shards`: those that it touches; `level` names the top level."""
+    if action is Action.DRAIN:
+        return rehearse(copy, first, under_way, target, level)
+    if action not in _MOVING or len(shards) > SHARDS_MAX:
+        return None
+    touched = {*shards}
+    if action is Action.REBALANCE:
+        scope = _Scope(lambda move: move.cause == Cause.BALANCE, lambda *_: False, until_quiet=True)
+    else:
+        scope = _Scope(
+            lambda move: (move.stream, move.shard) in touched, lambda shard, _: shard in touched
+        )
+    return _play(copy, first, under_way, scope, level)
+
+
 def rehearse(
     copy: Reconciler, first: Ready, under_way: Sequence[Move], target: str, level: str
 ) -> Rehearsal:
     """Play the drain of `target`, which `copy` has just been asked for with the answer `first`, to
     its end. `under_way`: the moves that were open before; `level` names the top level."""
+    views = copy.in_force().topology.values()
+    nodes = {view.node_id for view in views if view is not None and _is_within(view, target)}
+    scope = _Scope(
+        lambda move: move.cause == Cause.DRAIN and move.remove in nodes,
+        lambda _, each: each.rule == DRAIN_RULE and each.domain in nodes,
+    )
+    return _play(copy, first, under_way, scope, level)
+
+
+def _play(
+    copy: Reconciler, first: Ready, under_way: Sequence[Move], scope: _Scope, level: str
+) -> Rehearsal:
     standing = copy.in_force()
     places = {name: view for name, view in standing.topology.items() if view is not None}
-    nodes = {name for name, view in places.items() if _is_within(view, target)}
     found: list[RehearsedMove] = []
-    left = {(shard, v.domain): v for shard, v in _drains(standing, nodes)}
+    left = dict(_to_end(standing, scope))
     for wave, ready, issued in _waves(copy, first, under_way):
         left = {key: v for key, v in left.items() if key[0] not in ready.violations}
-        left |= {(shard, v.domain): v for shard, v in _drains(ready, nodes)}
+        left |= _to_end(ready, scope)
         found += [
             RehearsedMove(wave, move, _crosses_domains(move, places))
             for move in issued
-            if move.cause == Cause.DRAIN and move.remove in nodes
+            if scope.makes(move)
         ]
-        if all(map(is_stuck, left.values())):
+        if not scope.until_quiet and all(map(is_stuck, left.values())):
             break
-    return Rehearsal(tuple(found), tuple(left[key] for key in sorted(left)), level)
+    blocked = sorted(left, key=lambda key: (key[0], key[1] or "", key[2]))
+    return Rehearsal(tuple(found), tuple(left[key] for key in blocked), level)
 
 
 def _waves(
@@ -140,12 +197,14 @@ def _waves(
         ready = copy.apply(done, copy.now)
 
 
-def _drains(ready: Ready, nodes: set[str]) -> Iterator[tuple[tuple[str, int], Violation]]:
-    """The replicas that still stand on the nodes."""
+def _to_end(
+    ready: Ready, scope: _Scope
+) -> Iterator[tuple[tuple[ShardKey, str | None, str], Violation]]:
+    """The violations that the request is to end."""
     for shard, violations in ready.violations.items():
         for each in violations:
-            if each.rule == DRAIN_RULE and each.domain in nodes:
-                yield shard, each
+            if scope.ends(shard, each):
+                yield (shard, each.domain, each.rule), each
 
 
 def _is_within(view: NodeView, target: str) -> bool:

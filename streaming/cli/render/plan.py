@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from placement.diagnosis import DRAIN_RULE
 from placement.wording import format_bytes, format_count
 from streaming.cli.render.console import Paragraph, Table, shorten
 from streaming.cli.render.utilisation import peak_lines, usage_of
@@ -102,9 +103,9 @@ def show_verification(console: Any, answer: "VerifyResult") -> None:
         console.print(f"  {change}")
 
 
-def show_rehearsal(console: Any, drain: "Rehearsal") -> None:
-    """Print what a drain moves, in how many waves, and what stays."""
-    body = drain.body()
+def show_rehearsal(console: Any, played: "Rehearsal") -> None:
+    """Print what a request moves, in how many waves, and what stays."""
+    body = played.body()
     moves = body["moves"]
     if moves:
         _show_moves(console, moves)
@@ -119,7 +120,8 @@ def show_rehearsal(console: Any, drain: "Rehearsal") -> None:
     blocked = body["blocked_replicas"]
     for each in blocked[:_MOVES_SHOWN_MAX]:
         shard, why = f"{each['stream']}/{each['shard']}", each["reason"]["message"]
-        console.print(Paragraph(f"blocked {shard} stays on {each['node']}: {why}"))
+        stays = f" stays on {each['node']}" if each["rule"] == DRAIN_RULE else ""
+        console.print(Paragraph(f"blocked {shard}{stays}: {why}"))
     if len(blocked) > _MOVES_SHOWN_MAX:
         console.print(f"  … and {len(blocked) - _MOVES_SHOWN_MAX} more that stay", style="dim")
 

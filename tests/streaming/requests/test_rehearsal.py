@@ -24,7 +24,7 @@ from placement.model import (
 from placement.reconciler import Reconciler
 from streaming.cli.render.console import text_console
 from streaming.cli.render.plan import show_rehearsal
-from streaming.requests.rehearsal import Rehearsal, rehearse
+from streaming.requests.rehearsal import Rehearsal, rehearse, rehearse_request
 
 NOW = 5_000
 
@@ -98,6 +98,51 @@ def test_waves_are_rounds_of_copies_not_batches() -> None:
     limits = Limits(max_out_per_node=4, max_copies_from_node=12, max_per_batch=1)
     found = rehearsed(fleet(SIX, limits, StreamCreated(2, "s", 1, 12, 2)), "n0")
     assert (len(found.moves), found.waves) == (4, 1)
+
+
+RACKS = {f"n{n}": f"/z{n // 4}/r{n // 2}" for n in range(12)}
+
+
+def asked(made: Reconciler, action: Action, target: str) -> Rehearsal | None:
+    """The rehearsal of a request, as a dry run has it."""
+    event = OperatorAsked(NOW, "r1", action, target)
+    seen = made.preview(event)
+    assert seen.refusal is None
+    first = made.apply([replace(event, expected_hash=seen.hash or None)], NOW)
+    return rehearse_request(made, first, [], action, target, seen.shards, "region")
+
+
+def test_an_override_lists_all_that_the_hold_kept_from_being_replaced() -> None:
+    made = fleet(RACKS, Limits(max_in_per_node=1))
+    placed = made.apply([StreamCreated(1_001, "s", 1, 12, 3)], 1_001).assignments.values()
+    lost = {name for name, place in RACKS.items() if place.startswith("/z0/")}
+    held = sum(len(lost & {*each.replicas}) for each in placed)
+    assert held >= 4
+    dead = [NodeChanged(NOW, name, "a", 2, Liveness.DEAD) for name in sorted(lost)]
+    assert not [move for move, _ in made.apply(dead, NOW).moves.values()]
+    found = asked(made, Action.OVERRIDE_HOLD, "/z0")
+    assert {each.move.remove for each in found.moves if each.move.remove} <= lost
+    copied = [each for each in found.moves if each.move.add is not None]
+    assert (len(copied), found.blocked) == (held, ())
+    assert found.waves > 1, "a node takes one copy at a time"
+
+
+def test_a_rebalance_lists_the_moves_to_all_that_have_joined() -> None:
+    made = fleet(SIX, Limits(), StreamCreated(2, "s", 1, 12, 2))
+    joined = [
+        NodeChanged(NOW, f"m{n}", "a", 1, Liveness.UP, NodeAttributes(f"/z{n}")) for n in range(3)
+    ]
+    made.apply(joined, NOW)
+    found = asked(made, Action.REBALANCE, "fleet")
+    assert found.moves
+    assert all(each.move.cause == "balance" for each in found.moves)
+    gained = [each.move.add for each in found.moves if each.move.add is not None]
+    assert {*gained} == {"m0", "m1", "m2"}
+
+
+def test_what_moves_nothing_has_no_rehearsal() -> None:
+    made = fleet(SIX, Limits(), StreamCreated(2, "s", 1, 2, 2))
+    assert asked(made, Action.CORDON, "n0") is None
 
 
 def text(found: Rehearsal, width: int) -> str:
