@@ -5,6 +5,7 @@ Imports `read_model`, `requests`, `live` and what they stand on; only the comman
 
 from streaming.api.access import AccessRules, Principal, Role, parse_network, read_tokens
 from streaming.api.application import make_application
+from streaming.api.asking import check_operator, make_request, preview_request, send_request
 from streaming.api.errors import ApiError, ErrorCode
 from streaming.api.events import EventHub
 from streaming.api.guard import GuardRules, PageRules
@@ -30,7 +31,11 @@ __all__ = [
     "Role",
     "ServerOptions",
     "Service",
+    "check_operator",
     "make_application",
+    "make_request",
     "parse_network",
+    "preview_request",
     "read_tokens",
+    "send_request",
 ]

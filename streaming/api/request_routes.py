@@ -4,24 +4,20 @@ Consent is the hash of the impact, as on the command line: the reconciler refuse
 destructive without it, or with that of another impact.
 """
 
-import asyncio
-import logging
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Query, Request
-from pydantic import ValidationError
 from starlette.responses import Response
 
-from schemas.base import describe
 from schemas.requests import OperatorRequest
-from streaming.api.access import Principal, Role
-from streaming.api.bodies import REQUEST_TYPES, DryRunAnswer, OperatorBody, RequestAnswer
-from streaming.api.errors import JSON_TYPE, ApiError, ErrorCode
-from streaming.api.service import Operating, Service, principal_of
-from streaming.observability import LogEvent, log_event
-from streaming.requests import NoAnswer, dry_run, new_request_id, send_request_and_wait
+from streaming.api.access import Principal
+from streaming.api.asking import check_operator, make_request, preview_request, send_request
+from streaming.api.bodies import DryRunAnswer, OperatorBody, RequestAnswer
+from streaming.api.errors import JSON_TYPE
+from streaming.api.service import Service, principal_of
+from streaming.requests import dry_run, send_request_and_wait
 from streaming.settings import Settings
 
 # A batch takes a second; a reconciler that is being replaced half a minute.
@@ -50,11 +46,8 @@ def make_request_routes(service: Service) -> APIRouter:
     @router.post("/requests:dry-run", response_model=DryRunAnswer)
     async def preview(request: Request, body: OperatorBody) -> Response:
         """Show the impact of a request and the hash that agrees to it; nothing is sent."""
-        operating, who = _admit(service, request)
-        asked = _make_request(body, who)
-        service.limits.dry_runs.take(who.rate_key)
-        with service.limits.dry_runs_open.counted(who.rate_key):
-            impact = await asyncio.to_thread(operating.dry_run, asked)
+        who, asked = _read(service, request, body)
+        impact = await preview_request(service, who, asked)
         return _answer({"target": asked.target, "impact": impact})
 
     @router.post("/requests", response_model=RequestAnswer)
@@ -65,65 +58,18 @@ def make_request_routes(service: Service) -> APIRouter:
     ) -> Response:
         """Send a request and wait for its answer. What is destructive needs
         `expected_impact_hash`."""
-        operating, who = _admit(service, request)
-        asked = _make_request(body, who)
-        service.limits.requests.take(who.rate_key)
-        try:
-            answer = await asyncio.to_thread(operating.send, asked, timeout_seconds)
-        except NoAnswer as error:
-            named = {"request_id": asked.request_id}
-            raise ApiError(504, ErrorCode.NO_ANSWER, str(error), more=named) from error
-        accepted = answer["outcome"] == "accepted"
-        log_event(
-            LogEvent.REQUEST_ANSWERED,
-            logging.INFO if accepted else logging.WARNING,
-            request=asked.request_id,
-            action=str(asked.action),
-            target=asked.target,
-            requested_by=who.name,
-            outcome=answer["outcome"],
-        )
-        if not accepted:
-            reason = answer["reason"]
-            more = {"answer": answer}
-            raise ApiError(409, reason["code"], reason["message"], more=more)
-        return _answer({"answer": answer})
+        who, asked = _read(service, request, body)
+        return _answer({"answer": await send_request(service, who, asked, timeout_seconds)})
 
     return router
 
 
-def _admit(service: Service, request: Request) -> tuple[Operating, Principal]:
-    """Who may ask. Raises ApiError 403."""
-    if service.operating is None:
-        raise ApiError(
-            403,
-            ErrorCode.OPERATING_DISABLED,
-            "this service only reads; start it with: placer api --operate",
-        )
+def _read(
+    service: Service, request: Request, body: OperatorBody
+) -> tuple[Principal, OperatorRequest]:
     who = principal_of(request)
-    if who.role < Role.OPERATE:
-        name = "an anonymous request" if who.name is None else f"'{who.name}'"
-        raise ApiError(
-            403,
-            ErrorCode.ROLE_MISSING,
-            f"{name} may only read: use a token whose principal has the role operate in the file "
-            "that --tokens names",
-        )
-    return service.operating, who
-
-
-def _make_request(body: OperatorBody, who: Principal) -> OperatorRequest:
-    given = body.model_dump(exclude_none=True, exclude={"type"})
-    given = {"request_id": new_request_id()} | given | {"requested_by": who.name}
-    kind = REQUEST_TYPES[body.type]
-    if body.ttl_seconds is not None and "ttl_seconds" not in kind.model_fields:
-        raise ApiError(
-            400, ErrorCode.VALUE_INVALID, f"ttl_seconds: {body.type} does not end by itself"
-        )
-    try:
-        return kind.model_validate(given)
-    except ValidationError as error:
-        raise ApiError(400, ErrorCode.VALUE_INVALID, describe(error, given)[1]) from None
+    check_operator(service, who)
+    return who, make_request(body.type, body.model_dump(exclude={"type"}), who)
 
 
 def _answer(body: Mapping[str, Any]) -> Response:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.cluster import ClusterClient
-from schemas.topics import COMMITS
+from schemas.topics import COMMITS, DECISIONS
 from streaming.brokers import RecordBytes
 from streaming.errors import StreamingError
 from streaming.offline import choose_replica, locate_reader
@@ -188,13 +188,18 @@ class ReadModel:
             return marker, found, node, choice.reason
 
     def take_snapshot(
-        self, stream: str | None = None, node: str | None = None
+        self, stream: str | None = None, node: str | None = None, whole: bool = False
     ) -> tuple[Marker, StateSnapshot]:
-        """Copy the records of the last commit, with the assignments of one stream or of the shards
-        on one node, else with none. Raises NotReady."""
+        """Copy the records of the last commit, with the assignments of one stream, of the shards
+        on one node, or of all (`whole`: a kilobyte each), else with none. Raises NotReady."""
         with self._lock:
             fold, marker = self._fold, self.marker
             at = (fold, self.cell, self.prefix, self._levels)
+            if whole:
+                names = [*fold.latest[DECISIONS]]
+                shards = (body for name in names for body in fold.shards.bodies(name))
+                loads = (body for name in names for body in fold.loads.bodies(name))
+                return marker, StateSnapshot(*at, shards, loads)
             if stream is not None:
                 bodies = fold.shards.bodies(stream), fold.loads.bodies(stream)
                 return marker, StateSnapshot(*at, *bodies)

@@ -239,7 +239,7 @@ DRAIN = {"type": "Drain", "target": "n1", "reason": "new disks"}
 def test_a_service_that_only_reads_takes_no_requests(client: TestClient) -> None:
     for path in ("requests", "requests:dry-run"):
         message = refused(client.post(f"{V1}/{path}", json=DRAIN), 403, "OPERATING_DISABLED")
-        assert message == "this service only reads; start it with: placer api --operate"
+        assert message == "this service only reads; start it with --operate"
 
 
 def test_a_request_says_who_asked() -> None:
