@@ -144,8 +144,8 @@ STREAMING: Mapping[str, set[str]] = {
     },
     # Pages in a browser, on what the HTTP interface stands on.
     "console": {
-        *("errors", "codec", "settings", "brokers", "offline", "live", "read_model"),
-        *("api", "replay"),
+        *("errors", "codec", "settings", "brokers", "offline", "live", "requests"),
+        *("read_model", "api", "replay"),
     },
     # The command line has everything; see also test_screens_import_no_command.
     "cli": {

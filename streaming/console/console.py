@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from streaming.api import ApiError, OpenLimit, Principal, Role, Service
+from streaming.console.letters import Letters
 from streaming.console.sessions import SessionAccess
 from streaming.offline import Document
 from streaming.read_model import Marker, NotReady, ReadModel, StateSnapshot
@@ -110,6 +111,7 @@ class Console:
     - `settings`: those of a live cell; None for a file.
     - `document`: the cluster file that is shown; None for a live cell.
     - `lag`: counts input records that no commit has taken in; None where nobody knows.
+    - `letters`: the dead letters; None where no broker has any.
     - `now_ms`: this machine's time, in ms since the epoch.
     - `access`: who may ask; sessions of those who signed in.
     """
@@ -119,6 +121,7 @@ class Console:
     settings: Settings | None = None
     document: Document | None = None
     lag: Callable[[], int | None] = _no_lag
+    letters: Letters | None = None
     access: SessionAccess = field(default_factory=SessionAccess)
     # Each reads all state topics.
     histories: OpenLimit = field(

@@ -17,6 +17,7 @@ from streaming.live.cell_status import (
 from streaming.live.describe import describe_node, describe_shard, describe_stream, next_steps
 from streaming.live.explain import NotInLiveState, explain_live, suggest_placement
 from streaming.live.listings import LISTINGS, Listing, ListingRows, policy_text
+from streaming.live.order_progress import blocked_lines, drain_text
 from streaming.live.published_state import ALERTS_KEPT, PublishedState, StateRecords
 
 __all__ = [
@@ -31,10 +32,12 @@ __all__ = [
     "PublishedState",
     "RebalancePreview",
     "StateRecords",
+    "blocked_lines",
     "condition_text",
     "describe_node",
     "describe_shard",
     "describe_stream",
+    "drain_text",
     "explain_live",
     "next_steps",
     "policy_text",

@@ -100,6 +100,7 @@ def _show_cell(
         service,
         settings=settings,
         lag=package.InputLag(settings, model),
+        letters=package.KafkaLetters(settings),
         access=package.SessionAccess(access),
     )
     return made, ModelFollower(settings, model, tell).running()

@@ -194,7 +194,7 @@ def _watch(settings: "Settings", target: str, output: Output) -> None:
     """Show how far a drain has come, until it is done or ended."""
     import orjson
 
-    from streaming.cli.render.progress import blocked_lines, drain_text
+    from streaming.live import blocked_lines, drain_text
     from streaming.requests import follow_progress
 
     for found in follow_progress(settings, target):

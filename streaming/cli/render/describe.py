@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from placement.wording import format_count
 from streaming.cli.render.console import Table, shorten
-from streaming.cli.render.progress import blocked_lines, order_text
+from streaming.cli.render.progress import order_text
 from streaming.cli.render.status import STYLES, indent, name_target
 from streaming.cli.times import ago_text, duration_text
 
@@ -178,6 +178,8 @@ def _history_lines(node: Body, at_ms: int) -> Iterator[Line]:
 
 
 def _order_lines(node: Body, at_ms: int) -> Iterator[Line]:
+    from streaming.live import blocked_lines
+
     for order in node["orders"]:
         yield "order", order_text(order, at_ms)
         yield from (("", line) for line in blocked_lines(order))

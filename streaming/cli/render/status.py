@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from placement.wording import format_count
 from streaming.cli.render.console import Table, shorten, wrap
-from streaming.cli.render.progress import blocked_lines, order_text
+from streaming.cli.render.progress import order_text
 from streaming.cli.render.topology import TopologyTree
 from streaming.cli.times import ago_text, duration_text
 
@@ -166,7 +166,7 @@ def _work_fields(found: "CellStatus", body: Mapping[str, Any]) -> Iterator[Field
     """Summarise holds, open moves and operators' orders."""
     from rich.text import Text
 
-    from streaming.live import PLANNED_REPLICAS_MAX
+    from streaming.live import PLANNED_REPLICAS_MAX, blocked_lines
 
     for domain, hold in body["holds"].items():
         yield "hold", _hold_text(domain, hold, found)

@@ -1,7 +1,19 @@
 """The pages of the console, in the order of the navigation."""
 
 from streaming.console.page import Page
-from streaming.console.pages import locations, nodes, overview, plan, shards, streams
+from streaming.console.pages import (
+    alerts,
+    dead_letters,
+    locations,
+    moves,
+    nodes,
+    overview,
+    plan,
+    requests,
+    shards,
+    streams,
+    what_if,
+)
 
 PAGES: tuple[Page, ...] = (
     *overview.PAGES,
@@ -9,5 +21,10 @@ PAGES: tuple[Page, ...] = (
     *locations.PAGES,
     *streams.PAGES,
     *shards.PAGES,
+    *moves.PAGES,
+    *requests.PAGES,
+    *alerts.PAGES,
+    *dead_letters.PAGES,
+    *what_if.PAGES,
     *plan.PAGES,
 )

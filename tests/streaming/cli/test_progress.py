@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from streaming.cli.render.progress import blocked_lines, drain_text, order_text
+from streaming.cli.render.progress import order_text
+from streaming.live import blocked_lines, drain_text
 
 ORDER = {"action": "drain", "target": "s11", "request_id": "r", "at": 60_000, "until": None}
 

@@ -1,0 +1,86 @@
+"""The alerts, the newest first: what each means, what to do, and where in the console to do it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from schemas.alerts import AlertKind
+from schemas.words import ALERTS
+from streaming.console.elements import show_heading, show_name, show_status, tag
+from streaming.console.page import Page, View, link_to
+from streaming.console.times import show_time
+from streaming.read_model import StateSnapshot
+
+_SHOWN_MAX = 200
+# Requests that answer an alert, with what the button says.
+_ANSWERS = {
+    AlertKind.HOLD: ("OverrideHold", "Look at the impact of an override"),
+    AlertKind.RELOCATION_PENDING: ("ApproveRelocation", "Look at the impact of an approval"),
+    AlertKind.TYPO_SUSPECTED: ("ApproveRelocation", "Look at the impact of an approval"),
+    AlertKind.HELD_DOWN: ("ReleaseNode", "Release the node"),
+    AlertKind.LOAD_SUSPECTED: ("ConfirmLoad", "Confirm the load"),
+}
+_TONES = {"info": "info", "warning": "warn", "critical": "bad"}
+
+
+def list_alerts(snapshot: StateSnapshot) -> list[Mapping[str, Any]]:
+    """The latest alerts, the newest first."""
+    return [*reversed(snapshot.alerts)][:_SHOWN_MAX]
+
+
+async def build_alerts(view: View) -> None:
+    """The page."""
+    show_heading("Alerts", "What the reconciler told people, the newest first, and what to do.")
+
+    async def read() -> list[Mapping[str, Any]]:
+        return await view.derive("alerts", list_alerts)
+
+    await view.live(read, _show_alerts)
+
+
+def _show_alerts(alerts: list[Mapping[str, Any]]) -> None:
+    if not alerts:
+        with tag("section", "panel"):
+            tag("p", "empty", "Nothing was told yet.")
+        return
+    for alert in alerts:
+        _show_alert(alert)
+
+
+def _show_alert(alert: Mapping[str, Any]) -> None:
+    tone = _TONES.get(str(alert.get("severity")), "")
+    with tag("article", f"panel alert {tone}"):
+        with tag("div", "said"):
+            show_status(_word(alert))
+            with tag("h2"):
+                show_name(str(alert["kind"]))
+            show_name(str(alert["subject"]))
+            show_time(int(alert["at"]))
+        show_name(str(alert["reason"]["message"]), classes="message")
+        try:
+            kind = AlertKind(alert["kind"])
+        except ValueError:
+            tag("p", "soft", "This version does not know alerts of this kind.")
+            return
+        advice = ALERTS[kind]
+        if alert.get("severity") == "info" and advice.severity != "info":
+            return
+        with tag("dl", "facts"):
+            tag("dt", "", "Meaning")
+            tag("dd", "", advice.meaning.replace("`", ""))
+            tag("dt", "", "What to do")
+            tag("dd", "", advice.action.replace("`", ""))
+        if kind in _ANSWERS:
+            request, words = _ANSWERS[kind]
+            tag(
+                "a", "quiet", words, href=link_to("requests", type=request, target=alert["subject"])
+            )
+
+
+def _word(alert: Mapping[str, Any]) -> str:
+    """The severity, as status words are drawn."""
+    return {"warning": "waiting", "critical": "critical"}.get(str(alert.get("severity")), "info")
+
+
+PAGES = (
+    Page("/alerts", "Alerts", build_alerts, icon="notifications", group="Operate", file=False),
+)
