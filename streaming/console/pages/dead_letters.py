@@ -105,7 +105,8 @@ class LetterBox:
             with place:
                 _show_outcomes(found, only_try=only_try)
                 if only_try and any(each.refusal is None for each in found):
-                    show_button("Send again", send, "primary carry-out")
+                    with tag("div", "controls"):
+                        show_button("Send again", send, "primary carry-out")
 
         async def look() -> None:
             await act(only_try=True)

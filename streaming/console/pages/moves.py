@@ -101,7 +101,7 @@ def count_reasons(rows: list[Row]) -> Mapping[str, int]:
 async def build_moves(view: View) -> None:
     """The page."""
     show_heading("Moves", "What is copied now, and what is needed and waits.")
-    columns = (*_MOVES, _CANCEL) if view.may_operate else _MOVES
+    columns = (*_MOVES[:-1], _CANCEL, _MOVES[-1]) if view.may_operate else _MOVES
     with panel("In flight"):
         await DataTable(
             view,

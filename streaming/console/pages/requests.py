@@ -318,8 +318,8 @@ def _show_blocked(blocked: Any) -> None:
     if not blocked:
         return
     with tag("div", "notice warn"):
-        count = format_count(len(blocked), "replica stays", "replicas stay")
-        tag("span", "", f"{count} as they are:")
+        count = format_count(len(blocked), "replica stays where it is", "replicas stay")
+        tag("span", "", f"{count}:")
     with tag("ul", "plain"):
         for each in blocked[:_BLOCKED_SHOWN_MAX]:
             with tag("li", "said"):
