@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,8 @@ from tests.systems.application import PATIENT, PLACER
 from tests.systems.waiting import until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from playwright.sync_api import Browser, Page
 
     from tests.systems.browser import Tab
@@ -150,7 +151,7 @@ def test_each_page_opens_without_errors_and_can_be_used_by_all(tab: "Tab") -> No
 
 def test_a_drain_from_its_dry_run_to_its_end(system: System, tab: "Tab") -> None:
     outputs = system.outputs
-    node = sorted(outputs.replicas("s")[0])[0]
+    node = min(outputs.replicas("s")[0])
     ask(tab.page, "Drain", node)
     tab.page.get_by_role("heading", name="What it would do").wait_for()
     shown = tab.page.locator(".impact").inner_text()

@@ -19,6 +19,7 @@ _ANSWERS = {
     AlertKind.HELD_DOWN: ("ReleaseNode", "Release the node"),
     AlertKind.LOAD_SUSPECTED: ("ConfirmLoad", "Confirm the load"),
 }
+_STATUS = {"info": "issued", "warning": "degraded", "critical": "unavailable"}
 _TONES = {"info": "info", "warning": "warn", "critical": "bad"}
 
 
@@ -50,7 +51,8 @@ def _show_alert(alert: Mapping[str, Any]) -> None:
     tone = _TONES.get(str(alert.get("severity")), "")
     with tag("article", f"panel alert {tone}"):
         with tag("div", "said"):
-            show_status(_word(alert))
+            severity = str(alert.get("severity"))
+            show_status(_STATUS.get(severity, "issued"), severity)
             with tag("h2"):
                 show_name(str(alert["kind"]))
             show_name(str(alert["subject"]))
@@ -74,11 +76,6 @@ def _show_alert(alert: Mapping[str, Any]) -> None:
             tag(
                 "a", "quiet", words, href=link_to("requests", type=request, target=alert["subject"])
             )
-
-
-def _word(alert: Mapping[str, Any]) -> str:
-    """The severity, as status words are drawn."""
-    return {"warning": "waiting", "critical": "critical"}.get(str(alert.get("severity")), "info")
 
 
 PAGES = (

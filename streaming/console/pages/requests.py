@@ -101,7 +101,7 @@ def _show_orders(holds: Mapping[str, Any], orders: Mapping[str, Any]) -> None:
         with panel("Holds"), tag("ul", "plain"):
             for name, hold in holds.items():
                 with tag("li", "said"):
-                    show_status("critical", "hold")
+                    show_status("held", "hold")
                     show_name(name)
                     if "since" in hold:
                         show_time(int(hold["since"]))

@@ -43,6 +43,16 @@ _COST = 20
 _QUORUMS_SHOWN_MAX = 50
 
 
+# Words of status as this page says them.
+_WORDS = {
+    "unavailable": "quorum",
+    "healthy": "fine",
+    "degraded": "rules",
+    "issued": "moves",
+    "waiting": "warning",
+}
+
+
 class WhatIfRefused(StreamingError):
     """Something typed means nothing; the message begins with the field's name."""
 
@@ -212,7 +222,7 @@ def _show_outcome(found: Outcome) -> None:
         with tag("ul", "plain"):
             for tone, sentence in outcome_sentences(found):
                 with tag("li", "said"):
-                    show_status(tone, {"good": "fine"}.get(tone, tone))
+                    show_status(tone, _WORDS[tone])
                     show_name(sentence, classes="message")
         if found.changes:
             show_changes(found.changes)
@@ -241,7 +251,7 @@ def outcome_sentences(found: Outcome) -> list[tuple[str, str]]:
     said: list[tuple[str, str]] = []
     if found.lost:
         count = format_count(len(found.lost), "shard loses its quorum", "shards lose their quorum")
-        said.append(("critical", f"{count} until the nodes are back."))
+        said.append(("unavailable", f"{count} until the nodes are back."))
     else:
         said.append(("healthy", "No shard loses its quorum."))
     if found.violations:
@@ -251,9 +261,9 @@ def outcome_sentences(found: Outcome) -> list[tuple[str, str]]:
     if found.moves:
         copies = format_count(found.traffic["copies"], "copy", "copies")
         crossing = f"{found.traffic['crossing']} of them from another {found.traffic['level']}"
-        said.append(("info", f"{moves} follow: {copies}, {crossing}."))
+        said.append(("issued", f"{moves} follow: {copies}, {crossing}."))
     else:
-        said.append(("info", "Nothing moves."))
+        said.append(("healthy", "Nothing moves."))
     if found.hold:
         said.append(("waiting", f"Repair would be held first: {found.hold}"))
     if found.left:
