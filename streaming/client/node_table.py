@@ -69,6 +69,11 @@ class NodeTable:
         """Forget a node; nothing where it is not known."""
         self._nodes.pop(node_id, None)
 
+    def host(self, node_id: str) -> str | None:
+        """Return the host of a node; None where none is known."""
+        node = self._nodes.get(node_id)
+        return None if node is None else node.attributes.host
+
     def select(self, ids: Iterable[str]) -> KnownNodes:
         """Return those of the nodes that are known, in this order."""
         return KnownNodes({each: self._nodes[each] for each in ids if each in self._nodes})

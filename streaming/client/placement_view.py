@@ -143,8 +143,7 @@ class PlacementView:
     def host(self, node_id: str) -> str | None:
         """Return where a node is reached, as it has registered it; None where it is not known."""
         with self._changed:
-            node = self._topology.index.get(node_id)
-            return None if node is None else self._topology.attributes[node].host
+            return self._nodes.host(node_id)
 
     def nearest(
         self,
