@@ -72,6 +72,22 @@ _HEADS: Mapping[str, tuple[str, Sequence[str]]] = {
 """,
         ("bridge/*",),
     ),
+    "console.yaml": (
+        """\
+# The web console and the query API, over TLS. It reads the topics of the reconciler, and sends
+# requests of principals with the role `operate`.
+#
+#   kubectl apply -f deploy/kubernetes/reconciler.yaml     # with its topics and users, first
+#   kubectl create secret generic placer-kafka-console --from-literal=password=…
+#   kubectl create secret generic placer-console-tokens --from-file=tokens.yaml
+#   kubectl create secret tls placer-console-tls --cert=tls.crt --key=tls.key
+#   kubectl apply -f deploy/kubernetes/console.yaml
+#
+# Strimzi keeps the password of each user of users.yaml in a secret of its name: name `operators`
+# as secretName below in the place of placer-kafka-console.
+""",
+        ("console/*",),
+    ),
     "topics.yaml": (
         """\
 # For Strimzi 1.0 or newer. The label names the Kafka resource that the topics belong to.

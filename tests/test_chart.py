@@ -27,7 +27,7 @@ VALUES = sorted(chart.VALUES.glob("*-values.yaml"))
 SHIPPED: dict[str, Any] = yaml.safe_load((chart.CHART / "values.yaml").read_text("utf-8"))
 SCHEMA: dict[str, Any] = json.loads(chart.SCHEMA.read_text("utf-8"))
 MONITORING = "monitoring.coreos.com/"
-WORKLOADS = {"reconciler": "placer", "bridge": "bridge"}
+WORKLOADS = {"reconciler": "placer", "bridge": "bridge", "console": "console"}
 
 Manifest = dict[str, Any]
 
@@ -136,6 +136,11 @@ REFUSED = [
         "at '/bridge/settings/spark/options/a.Token': 'open' does not match pattern",
     ),
     ({"bridge": {"mode": "on"}}, "bridge.mode: 'on' is not one of", "must be one of 'observe'"),
+    (
+        {"console": {"allowedOrigins": ["https://portal.example/"]}},
+        "'https://portal.example/' does not match",
+        "at '/console/allowedOrigins/0': 'https://portal.example/' does not match pattern",
+    ),
     (
         {"terminationGracePeriodSeconds": 30},
         "30 is less than the minimum of 60",
@@ -295,6 +300,14 @@ def test_helm_refuses_wrong_values_by_name(tmp_path: Path, given: Any, expected:
             "needs secrets.env.B",
         ),
         (
+            {"console": {"enabled": True, "operate": True}},
+            "console.operate needs principals who may: set console.tokens.secretName",
+        ),
+        (
+            {"console": {"enabled": True, "anonymous": False}},
+            "set console.tokens.secretName or console.trustedProxies",
+        ),
+        (
             {"strimzi": {"topics": {"enabled": True, "partitions": {"nodes": 4}}}},
             "no topic nodes; there are nodes.v1, ",
         ),
@@ -311,11 +324,11 @@ def test_the_settings_are_read_as_they_were_given(path: Path, tmp_path: Path) ->
     wanted = merged(SHIPPED, values(path))
     file = tmp_path / "placer.yaml"
     configs = of_kind("ConfigMap", rendered("--values", path))
-    assert len(configs) == 1 + wanted["bridge"]["enabled"]
+    assert len(configs) == 1 + wanted["bridge"]["enabled"] + wanted["console"]["enabled"]
     for config in configs:
         component = config["metadata"]["labels"]["app.kubernetes.io/component"]
         file.write_text(config["data"]["placer.yaml"], "utf-8")
-        own = wanted["bridge"]["settings"] if component == "bridge" else {}
+        own = wanted.get(component, {}).get("settings", {})
         given = merged(wanted["settings"], own)
         read = load_settings(file)
         assert read == Settings(**given)
@@ -333,6 +346,10 @@ def test_a_pod_gets_the_secrets_that_its_settings_name() -> None:
     assert got == {
         "placer": ["placer-kafka", "kafka-cluster-ca-cert"],
         "placer-bridge": ["placer-kafka-bridge", "kafka-cluster-ca-cert"],
+        "placer-console": [
+            *("placer-console-tls", "placer-console-tokens"),
+            *("placer-kafka-console", "kafka-cluster-ca-cert"),
+        ],
     }
     by_component = {}
     for deployment in of_kind("Deployment", of_file("everything")):
@@ -345,6 +362,7 @@ def test_a_pod_gets_the_secrets_that_its_settings_name() -> None:
     assert by_component == {
         "placer": {"KAFKA_PASSWORD": "reconciler"},
         "bridge": {"BRIDGE_PASSWORD": "bridge"},
+        "console": {"READERS_PASSWORD": "readers"},
     }
 
 

@@ -26,6 +26,7 @@ from streaming.kafka_bridge import Monitoring
 from streaming.observability import Endpoint
 from streaming.observability.metrics import Metrics
 from streaming.settings import load_settings, name_instance
+from tests.builders.api_service import ServedModel, token_rules
 
 ROOT = Path(__file__).resolve().parent.parent
 KUBERNETES = ROOT / "deploy" / "kubernetes"
@@ -59,14 +60,17 @@ def test_the_topics_are_those_of_the_catalogue() -> None:
 
 @pytest.mark.parametrize(
     "document",
-    [*documents("reconciler.yaml"), *documents("bridge.yaml")],
+    [*documents("reconciler.yaml"), *documents("bridge.yaml"), *documents("console.yaml")],
     ids=lambda each: f"{each['metadata']['name']}-{each['kind']}",
 )
 def test_manifests_are_valid(document: dict[str, Any]) -> None:
     kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
 
 
-@pytest.mark.parametrize(("manifest", "user"), [("reconciler", "reconciler"), ("bridge", "bridge")])
+@pytest.mark.parametrize(
+    ("manifest", "user"),
+    [("reconciler", "reconciler"), ("bridge", "bridge"), ("console", "operators")],
+)
 def test_the_settings_in_the_manifest_are_ours(tmp_path: Path, manifest: str, user: str) -> None:
     config = document(f"{manifest}.yaml", "ConfigMap")
     file = tmp_path / "placer.yaml"
@@ -95,6 +99,23 @@ def test_the_containers_start_the_bridge_with_options_that_there_are(tmp_path: P
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
     command = compose["bridge"]["command"]
     assert is_understood([re.sub(r"\$\{\w+:-(\w+)\}", r"\1", each) for each in command])
+
+
+def test_the_containers_start_the_console_with_options_that_there_are(tmp_path: Path) -> None:
+    deployment = document("console.yaml", "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    for name in ("tls.crt", "tls.key"):
+        (tmp_path / name).touch()
+    (tmp_path / "tokens.yaml").write_text("[{name: alice, role: operate, token: 0123456789abcdef}]")
+    plain = [
+        re.sub(r"/run/console/\w+", str(tmp_path), each)
+        for each in container["args"]
+        if not each.startswith("--config")
+    ]
+    assert len(plain) == len(container["args"]) - 1
+    refused = CliRunner().invoke(cli, [*plain, "--bootstrap", "127.0.0.1:1"])
+    # The options are understood; an empty file is no certificate.
+    assert (refused.exit_code, "cannot be used for TLS" in refused.output) == (3, True)
 
 
 def test_the_containers_start_reconcilers_that_stand_by_one_another(
@@ -250,6 +271,16 @@ def test_probes_ask_for_paths_that_are_served(manifest: str) -> None:
         for probe in asked.values():
             assert ports[probe["port"]] == 9464
             assert status(f"http://{endpoint.address}{probe['path']}") in (200, 503)
+
+
+def test_the_probes_of_the_console_are_served() -> None:
+    deployment = document("console.yaml", "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    probes = [each["httpGet"] for name, each in container.items() if name.endswith("Probe")]
+    assert {(each["port"], each["scheme"]) for each in probes} == {("http", "HTTPS")}
+    with ServedModel().client(token_rules(anonymous=False)) as client:
+        assert {client.get(each["path"]).status_code for each in probes} == {200}
+        assert len(probes) == 3
 
 
 def test_compose_publishes_on_loopback_alone_and_names_versions() -> None:

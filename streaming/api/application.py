@@ -7,12 +7,13 @@ from importlib.metadata import version
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
+from starlette.responses import PlainTextResponse
 
 from streaming.api.bodies import ErrorBody
 from streaming.api.errors import install_errors
 from streaming.api.event_routes import make_event_routes
 from streaming.api.fleet_routes import make_fleet_routes
-from streaming.api.guard import Guard, GuardRules
+from streaming.api.guard import LIVE, READY, Guard, GuardRules
 from streaming.api.request_routes import make_request_routes
 from streaming.api.service import Service
 from streaming.api.shard_routes import make_shard_routes
@@ -63,6 +64,22 @@ def make_application(
     router.include_router(make_event_routes(service))
     router.include_router(make_request_routes(service))
     app.include_router(router)
+    _add_probes(app, service)
     install_errors(app)
     app.add_middleware(Guard, rules=rules)
     return app
+
+
+def _add_probes(app: FastAPI, service: Service) -> None:
+    """Add what an orchestrator asks, which needs no principal and shows nothing of the fleet."""
+
+    @app.get(LIVE, include_in_schema=False)
+    async def live() -> PlainTextResponse:
+        return PlainTextResponse("serving\n")
+
+    @app.get(READY, include_in_schema=False)
+    async def ready() -> PlainTextResponse:
+        # Brokers that are away later make no process unready: its pages say since when.
+        if service.model.stale_seconds is None:
+            return PlainTextResponse("the topics are being read\n", 503)
+        return PlainTextResponse("the topics are read\n")

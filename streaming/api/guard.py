@@ -21,6 +21,8 @@ BODY_BYTES_MAX = 1_048_576
 # An id has at most 249 characters; a path has two of them, a query tags and a cursor beside.
 TARGET_BYTES_MAX = 8_192
 FORM_TYPE = "application/x-www-form-urlencoded"
+# An orchestrator has no token.
+LIVE, READY = "/livez", "/readyz"
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 # Encoded separators, dots and control characters, which no id has: they only hide a path.
 _HIDDEN = re.compile(rb"%(2e|2f|5c|00|0a|0d)|\\|/\.{1,2}(/|$)|//", re.IGNORECASE)
@@ -123,7 +125,8 @@ class Guard:
     def _identify(self, scope: Scope, headers: Mapping[str, str]) -> None:
         peer = (scope.get("client") or ("", 0))[0]
         pages = self._rules.pages
-        if pages is not None and scope["path"].startswith(pages.public):
+        path = scope["path"]
+        if path in (LIVE, READY) or (pages is not None and path.startswith(pages.public)):
             who = Principal(None, Role.NONE, peer)
         else:
             who = self._rules.access.identify(headers, peer)

@@ -37,6 +37,11 @@ app.kubernetes.io/version: {{ (index . 0).Chart.AppVersion | quote }}
 {{- mergeOverwrite (deepCopy .Values.settings) .Values.bridge.settings | toYaml }}
 {{- end }}
 
+{{/* The settings of the console: those of the reconciler, under its own. */}}
+{{- define "placer.console.settings" -}}
+{{- mergeOverwrite (deepCopy .Values.settings) .Values.console.settings | toYaml }}
+{{- end }}
+
 {{/* Of (list secrets settings): the secrets that the settings name. Fails where one is not listed. */}}
 {{- define "placer.secrets" -}}
 {{- $secrets := index . 0 }}
@@ -150,6 +155,7 @@ priorityClassName: {{ . }}
 {{/* Of (list $ name component settings): a policy for its pods. */}}
 {{- define "placer.networkPolicy" -}}
 {{- $root := index . 0 }}
+{{- $isConsole := eq (index . 2) "console" }}
 {{- $ports := list }}
 {{- range splitList "," (index . 3).kafka.bootstrap_servers }}
 {{- $ports = append $ports (regexFind "[0-9]+$" (trim .) | int) }}
@@ -167,8 +173,8 @@ spec:
       {{- include "placer.selector" (list $root (index $ 2)) | nindent 6 }}
   policyTypes: [Ingress, Egress]
   ingress:
-    - ports: [{protocol: TCP, port: metrics}]
-      {{- with .metricsFrom }}
+    - ports: [{protocol: TCP, port: {{ ternary "http" "metrics" $isConsole }}}]
+      {{- with ternary $root.Values.console.from .metricsFrom $isConsole }}
       from:
         {{- toYaml . | nindent 8 }}
       {{- end }}
@@ -248,18 +254,25 @@ metadata:
 automountServiceAccountToken: false
 {{- end }}
 
-{{/* Of (list name secondsToStart): the three probes. */}}
+{{/* Of secondsToStart: the three probes where metrics are. */}}
 {{- define "placer.probes" -}}
+{{- include "placer.probesAt" (list . "metrics" "HTTP") }}
+{{- end }}
+
+{{/* Of (list secondsToStart port scheme): the three probes. */}}
+{{- define "placer.probesAt" -}}
+{{- $at := printf "port: %s" (index . 1) }}
+{{- if eq (index . 2) "HTTPS" }}{{ $at = printf "%s, scheme: HTTPS" $at }}{{ end -}}
 startupProbe:
-  httpGet: {path: /readyz, port: metrics}
+  httpGet: {path: /readyz, {{ $at }}}
   periodSeconds: 5
-  failureThreshold: {{ div (add . 4) 5 }}
+  failureThreshold: {{ div (add (index . 0) 4) 5 }}
 livenessProbe:
-  httpGet: {path: /livez, port: metrics}
+  httpGet: {path: /livez, {{ $at }}}
   periodSeconds: 10
   failureThreshold: 3
 readinessProbe:
-  httpGet: {path: /readyz, port: metrics}
+  httpGet: {path: /readyz, {{ $at }}}
   periodSeconds: 5
 {{- end }}
 

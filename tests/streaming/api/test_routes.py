@@ -11,8 +11,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from placement.model import Liveness, NodeChanged, StreamDropped
-from streaming.api import bodies
+from streaming.api import EventHub, Service, bodies, make_application
 from streaming.errors import BrokerUnreachable
+from streaming.read_model import ReadModel
+from streaming.read_model.fold import Fold
 from streaming.requests import NoAnswer
 from tests.builders.api_service import (
     IMPACT,
@@ -304,3 +306,16 @@ def test_answers_that_are_none() -> None:
         assert answer.json()["request_id"] == served.operating.sent[-1].request_id
         served.operating.failure = BrokerUnreachable("no broker answers at b:9092")
         refused(ask(), 503, "BROKER_UNREACHABLE")
+
+
+def test_probes_need_no_token_and_wait_until_the_topics_are_read() -> None:
+    model = ReadModel("main", "placement.")
+    app = make_application(Service(model, EventHub(model)), token_rules(anonymous=False))
+    with TestClient(app, base_url="http://localhost:8750") as client:
+        assert client.get("/livez").text == "serving\n"
+        assert client.get("/readyz").status_code == 503
+        model.begin(Fold(), 0.0)
+        model.note_fault("no broker answers")
+        assert client.get("/readyz").text == "the topics are read\n"
+        for path in ("/readyz/", "/livez/x", f"{V1}/status"):
+            assert client.get(path).status_code == 401
