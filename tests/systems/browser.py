@@ -92,9 +92,14 @@ class Tab:
         self._context.close()
 
     def visit(self, path: str) -> Page:
-        """Open a path of the console."""
+        """Open a path of the console, and wait until its server hears what is done there."""
         self.page.goto(path)
+        self.wait_connected()
         return self.page
+
+    def wait_connected(self) -> None:
+        """Wait until the page's socket is there: what is typed before reaches nobody."""
+        self.page.wait_for_function("window.did_handshake === true")
 
     def grave_findings(self) -> list[str]:
         """What axe finds on the page as it is that keeps somebody from using it."""
