@@ -11,10 +11,8 @@ from streaming.console.elements import tag
 TEXT_CHARS_MAX = 2_048
 
 
-def read_value(event: Any) -> str:
-    """The text of a field, from the event of its element."""
-    given = event.args
-    return str(given if isinstance(given, str) else (given or {}).get("target.value", "")).strip()
+# What a field's event sends of itself: its text.
+_TAKE = "(event) => emit(event.target.value)"
 
 
 class Form:
@@ -35,7 +33,7 @@ class Form:
         self._add(name, label, hint, "input", value)
         field = self._inputs[name]
         field.props.update({"type": kind, "value": value, "maxlength": TEXT_CHARS_MAX})
-        field.on("input", lambda event: self._take(name, event), ["target.value"])
+        field.on("input", lambda event: self._take(name, event), js_handler=_TAKE)
 
     def choice(
         self, name: str, label: str, words: Mapping[str, str], value: str, hint: str = ""
@@ -48,7 +46,7 @@ class Form:
                 option = tag("option", "", said, value=word)
                 if word == value:
                     option.props["selected"] = True
-        field.on("change", lambda event: self._take(name, event), ["target.value"])
+        field.on("change", lambda event: self._take(name, event), js_handler=_TAKE)
 
     def refuse(self, message: str) -> bool:
         """Say beside a field what is wrong with it; False where the message begins with none."""
@@ -68,7 +66,7 @@ class Form:
             self._inputs[name].props.pop("aria-invalid", None)
 
     def _take(self, name: str, event: Any) -> None:
-        self.values[name] = read_value(event)
+        self.values[name] = str(event.args or "").strip()
         self._changed()
 
     def _add(self, name: str, label: str, hint: str, element: str, value: str) -> None:

@@ -80,7 +80,9 @@ async def build_requests(view: View) -> None:
 
 
 def _read_orders(snapshot: StateSnapshot) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    return snapshot.memory("hold"), snapshot.memory("request")
+    holds = snapshot.memory("hold")
+    waiting = {name: hold for name, hold in holds.items() if not hold.get("overridden")}
+    return waiting, snapshot.memory("request")
 
 
 def _explain_reading(view: View) -> None:
