@@ -1,6 +1,7 @@
 """`placer console`: the fleet in a browser, with the query API on the same port."""
 
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -8,16 +9,11 @@ import typer
 from streaming.cli.options import PluginOption, connection_options, with_options
 from streaming.cli.render.console import tell
 from streaming.cli.serving_options import ServingOptions
-from streaming.errors import StreamingError
 
 if TYPE_CHECKING:
     from streaming.api import AccessRules
     from streaming.console import Console
     from streaming.settings import Settings
-
-
-class ConsoleMissing(StreamingError):
-    """The packages of the console are not installed."""
 
 
 def register(app: typer.Typer) -> None:
@@ -54,31 +50,37 @@ def console(
     _plugin: PluginOption = None,
 ) -> None:
     """Show the fleet in a browser, and serve the query API, until Ctrl-C."""
-    from streaming.api import ApiServer, GuardRules
     from streaming.cli.signals import stop_on_signals
     from streaming.observability import configure_logging
 
-    access = serving.check()
     if file is not None and serving.operate:
         raise typer.BadParameter("a file takes no requests: leave --operate out")
-    package = _import_console()
     configure_logging(settings.log.level, settings.log.format)
+    with stop_on_signals() as stop, serving_console(settings, serving, file) as address:
+        verb = "reads and operates" if serving.operate else "reads"
+        shown = f"cell {settings.cell}" if file is None else file
+        typer.echo(f"placer console ready: {verb} {shown} at {address}")
+        stop.wait()
+
+
+@contextmanager
+def serving_console(
+    settings: "Settings", serving: ServingOptions, file: str | None = None
+) -> Iterator[str]:
+    """Serve while the block runs; gives the address. Raises BadParameter, AddressRefused."""
+    access = serving.check()
+    from streaming import console as package
+    from streaming.api import ApiServer, GuardRules
+
+    following: AbstractContextManager[None] = nullcontext()
     if file is None:
         made, following = _show_cell(package, settings, serving, access)
-        shown = f"cell {settings.cell}"
     else:
-        made, following = _show_file(package, file, access), nullcontext()
-        shown = file
+        made = _show_file(package, file, access)
     rules = GuardRules(access, serving.is_loopback, serving.origins)
-    with ExitStack() as owned:
-        stop = owned.enter_context(stop_on_signals())
-        app = package.make_console(made, rules)
-        server = ApiServer(app, made.service.hub, serving.server())
-        owned.enter_context(following)
-        owned.enter_context(server.running())
-        verb = "reads and operates" if serving.operate else "reads"
-        typer.echo(f"placer console ready: {verb} {shown} at {server.address}")
-        stop.wait()
+    server = ApiServer(package.make_console(made, rules), made.service.hub, serving.server())
+    with following, server.running():
+        yield server.address
 
 
 def _show_cell(
@@ -128,16 +130,3 @@ def _show_file(package: Any, file: str, access: "AccessRules") -> "Console":
         service, document=document, access=package.SessionAccess(access)
     )
     return made
-
-
-def _import_console() -> Any:
-    try:
-        from streaming import console as package
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "nicegui":
-            raise
-        raise ConsoleMissing(
-            "the console needs packages that are not installed; install them with: "
-            "pip install 'placement-reconciler[console]'"
-        ) from error
-    return package

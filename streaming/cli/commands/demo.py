@@ -1,6 +1,7 @@
 """`placer demo`: the story of a cluster that is created, hurt and healed, with a live view."""
 
 import time
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +11,7 @@ import typer
 from streaming.cli.render.console import Table, text_console
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from threading import Event
 
     from streaming.demo import DemoReport, Stage
@@ -30,6 +31,7 @@ def register(app: typer.Typer) -> None:
         epilog="[bold]Examples[/bold]\n\n"
         "  placer demo\n\n"
         "  placer demo --scenario deploy/examples/scenarios/zone-loss.yaml\n\n"
+        "  placer demo --console    [dim]# watch it in a browser as well[/dim]\n\n"
         "  placer demo --scenario deploy/examples/store/kills.yaml    "
         "[dim]# with a real store in place of simulated nodes[/dim]\n\n"
         "Needs nothing but this installation: broker, application and nodes run here and "
@@ -48,6 +50,13 @@ def demo(
             show_default=False,
         ),
     ] = None,
+    console: Annotated[
+        bool,
+        typer.Option(
+            "--console/--no-console",
+            help="Show the demo in a browser as well; afterwards the console stays until Ctrl-C.",
+        ),
+    ] = False,
 ) -> None:
     """Show the whole system on this machine: placement, node death, repair, kill -9, recovery."""
     from rich.live import Live
@@ -55,7 +64,7 @@ def demo(
     from streaming.cli.signals import EXIT_INTERRUPTED, stop_on_signals
 
     staged = _stage(scenario)
-    console = text_console()
+    screen = text_console()
     started = time.monotonic()
     lines: list[str] = []
     with stop_on_signals() as stop:
@@ -64,22 +73,38 @@ def demo(
         def tell(line: str) -> None:
             stamped = f"{time.monotonic() - started:6.1f}s  {line}"
             lines.append(stamped)
-            if view is None or not console.is_terminal:
-                console.print(stamped, markup=False, soft_wrap=True)
+            if view is None or not screen.is_terminal:
+                screen.print(stamped, markup=False, soft_wrap=True)
 
         try:
-            with staged(tell, stop) as story:
+            with staged(tell, stop) as story, _serve(story, tell) if console else nullcontext():
                 scene = _Scene(story.world, lines)
-                with Live(scene, console=console, refresh_per_second=8, transient=True) as live:
+                with Live(scene, console=screen, refresh_per_second=8, transient=True) as live:
                     view = live
                     report = story.play()
                 view = None
+                if console:
+                    tell("the story has ended; the console stays until Ctrl-C")
+                    stop.wait()
         except KeyboardInterrupt:
             raise typer.Exit(EXIT_INTERRUPTED) from None
-    if console.is_terminal:
+    if screen.is_terminal:
         for line in lines:
-            console.print(line, markup=False, soft_wrap=True)
-    _close(console, report, time.monotonic() - started)
+            screen.print(line, markup=False, soft_wrap=True)
+    _close(screen, report, time.monotonic() - started)
+
+
+@contextmanager
+def _serve(story: "Stage", tell: "Callable[[str], None]") -> "Iterator[None]":
+    """Show the demo's cell in a console of its own, which only reads."""
+    from streaming.cli.commands.console import serving_console
+    from streaming.cli.serving_options import ServingOptions
+    from streaming.settings import load_settings
+
+    settings = load_settings(None, {"kafka.bootstrap_servers": story.bootstrap})
+    with serving_console(settings, ServingOptions(port=0)) as address:
+        tell(f"watch it in a browser: {address}")
+        yield
 
 
 def _stage(scenario: Path | None) -> "Callable[[Callable[[str], None], Event], Stage]":
