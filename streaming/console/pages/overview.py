@@ -231,13 +231,14 @@ def _tile(domain: Domain, by_load: bool) -> dict[str, Any]:
 
 
 def _note(domain: Domain, by_load: bool) -> str:
+    replicas = f"{domain.replicas:,} replica{'' if domain.replicas == 1 else 's'}"
     if by_load:
         many = "no load" if domain.load is None else f"{domain.load:.2f} × the mean"
-        return f"{many}, {domain.replicas:,} replicas"
+        return f"{many}, {replicas}"
     if domain.is_node:
-        return f"{next(iter(domain.statuses))}, {domain.replicas:,} replicas"
+        return f"{next(iter(domain.statuses))}, {replicas}"
     rest = [f"{n} {word}" for word, n in domain.statuses.items() if word != "up"]
-    return ", ".join([f"{domain.up} of {domain.nodes} up", *rest, f"{domain.replicas:,} replicas"])
+    return ", ".join([f"{domain.up} of {domain.nodes} up", *rest, replicas])
 
 
 # The table beside the picture is read, not searched: the pages of nodes and locations have all.
