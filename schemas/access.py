@@ -67,7 +67,7 @@ BRIDGE_WRITES = (NODES, DETECTOR, NODE_LOADS, STREAMS, ACKS)
 READS: Mapping[str, tuple[str, ...]] = {
     "nodes": (TOPOLOGY,),
     "executors": (MOVES, ASSIGNMENTS),
-    "clients": (DECISIONS, ASSIGNMENTS),
+    "clients": (TOPOLOGY, DECISIONS, ASSIGNMENTS),
     "bridge": (TOPOLOGY, DECISIONS, ASSIGNMENTS, MOVES, MEMORY),
 }
 ROLES = (
