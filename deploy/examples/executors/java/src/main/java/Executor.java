@@ -1,39 +1,20 @@
 import static java.nio.charset.StandardCharsets.UTF_8;
 
 import com.fasterxml.jackson.annotation.JsonInclude;
-import com.fasterxml.jackson.databind.DeserializationFeature;
-import com.fasterxml.jackson.databind.MapperFeature;
-import com.fasterxml.jackson.databind.PropertyNamingStrategies;
+import com.fasterxml.jackson.databind.*;
 import com.fasterxml.jackson.databind.json.JsonMapper;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.time.Duration;
-import java.util.EnumSet;
-import java.util.HashMap;
-import java.util.List;
-import java.util.Map;
-import java.util.Set;
-import java.util.concurrent.Executors;
-import java.util.concurrent.ScheduledExecutorService;
-import java.util.concurrent.ThreadLocalRandom;
-import java.util.concurrent.TimeUnit;
+import java.util.*;
+import java.util.concurrent.*;
 import java.util.stream.Stream;
-import org.apache.kafka.clients.consumer.ConsumerRecord;
-import org.apache.kafka.clients.consumer.KafkaConsumer;
-import org.apache.kafka.clients.producer.KafkaProducer;
-import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.consumer.*;
+import org.apache.kafka.clients.producer.*;
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.serialization.ByteArrayDeserializer;
-import org.apache.kafka.common.serialization.ByteArraySerializer;
-import org.apache.kafka.common.serialization.StringDeserializer;
-import org.apache.kafka.common.serialization.StringSerializer;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
-import placement.Assignment;
-import placement.Move;
-import placement.MoveKind;
-import placement.MoveProgressed;
-import placement.MoveState;
+import org.apache.kafka.common.serialization.*;
+import org.slf4j.*;
+import placement.*;
 
 /** An executor in Java: reads what the reconciler has decided, carries moves out over files, and says so. */
 public final class Executor {
@@ -44,14 +25,14 @@ public final class Executor {
     private static final Set<MoveState> OPEN = EnumSet.of(MoveState.ISSUED, MoveState.ACCEPTED);
     private static final Set<MoveState> CALLED_OFF =
             EnumSet.of(MoveState.CANCELLED, MoveState.SUPERSEDED, MoveState.EXPIRED);
+    private static final String DROPPED = "{\"replicas\": [], \"adding\": []}"; // what a tombstone says
     /** What a later version adds is ignored, and a word that it adds is null. */
     private static final JsonMapper JSON = JsonMapper.builder()
             .propertyNamingStrategy(PropertyNamingStrategies.SNAKE_CASE)
             .enable(MapperFeature.ACCEPT_CASE_INSENSITIVE_ENUMS)
             .enable(DeserializationFeature.READ_UNKNOWN_ENUM_VALUES_AS_NULL)
             .disable(DeserializationFeature.FAIL_ON_UNKNOWN_PROPERTIES)
-            .serializationInclusion(JsonInclude.Include.NON_NULL)
-            .build();
+            .serializationInclusion(JsonInclude.Include.NON_NULL).build();
 
     /** What is known of a shard. What to do follows from it, in whatever order records came. */
     private static final class Shard {
@@ -62,7 +43,7 @@ public final class Executor {
         List<String> fresh = List.of(); // nodes that are to make an empty replica
         int failures; // of the move that is carried out
         long retryAt;
-        boolean isBusy; // a move is carried out: one thing is done at a time
+        long toldAt; // the last report on the copy that is under way
 
         Shard(String key) {
             this.key = key;
@@ -78,33 +59,29 @@ public final class Executor {
 
     private final FileStore store = new FileStore(Path.of(System.getenv("STORE")));
     private final String prefix = System.getenv("TOPIC_PREFIX");
-    private final KafkaConsumer<String, byte[]> consumer = new KafkaConsumer<>(Map.of(
+    private final KafkaConsumer<String, String> consumer = new KafkaConsumer<>(Map.of(
             "bootstrap.servers", System.getenv("KAFKA_BOOTSTRAP"),
-            "isolation.level", "read_committed",
-            "auto.offset.reset", "earliest",
-            "enable.auto.commit", "false",
-            "allow.auto.create.topics", "false"), new StringDeserializer(), new ByteArrayDeserializer());
-    private final KafkaProducer<String, byte[]> producer = new KafkaProducer<>(Map.of(
+            "isolation.level", "read_committed", "auto.offset.reset", "earliest",
+            "enable.auto.commit", "false", "allow.auto.create.topics", "false"),
+            new StringDeserializer(), new StringDeserializer());
+    private final KafkaProducer<String, String> producer = new KafkaProducer<>(Map.of(
             "bootstrap.servers", System.getenv("KAFKA_BOOTSTRAP"), // idempotent and acks=all by default
-            "delivery.timeout.ms", Integer.MAX_VALUE), new StringSerializer(), new ByteArraySerializer());
-    private final ScheduledExecutorService threads = Executors.newScheduledThreadPool(MOVES_MAX + 1);
+            "delivery.timeout.ms", Integer.MAX_VALUE), new StringSerializer(), new StringSerializer());
+    private final ExecutorService threads = Executors.newFixedThreadPool(MOVES_MAX + 1);
     private final Map<String, Shard> shards = new HashMap<>();
     private final Map<String, Shard> shardOf = new HashMap<>(); // by move
-    private int carrying; // moves that are carried out
+    private final Set<Shard> carrying = new HashSet<>(); // those whose move is carried out
     private boolean hasBegun; // all that was on the topics at the start is read
 
     public static void main(String[] arguments) {
+        Thread.setDefaultUncaughtExceptionHandler((thread, error) -> fail(error));
         var executor = new Executor();
         Runtime.getRuntime().addShutdownHook(new Thread(executor::leave));
-        try {
-            executor.follow();
-        } catch (RuntimeException error) {
-            fail(error);
-        }
+        executor.follow();
     }
 
     /** Ends the program. Its next start says what was not delivered: all follows from topics and store. */
-    private static void fail(Exception error) {
+    private static void fail(Throwable error) {
         LOG.error("the executor ends", error);
         Runtime.getRuntime().halt(1);
     }
@@ -118,21 +95,19 @@ public final class Executor {
     private void follow() {
         List<TopicPartition> partitions = Stream.of(prefix + "moves.v1", prefix + "assignments.v1")
                 .flatMap(topic -> consumer.partitionsFor(topic).stream())
-                .map(each -> new TopicPartition(each.topic(), each.partition()))
-                .toList();
+                .map(each -> new TopicPartition(each.topic(), each.partition())).toList();
         consumer.assign(partitions);
         consumer.seekToBeginning(partitions);
         Map<TopicPartition, Long> ends = consumer.endOffsets(partitions); // of what is committed
         while (true) {
-            // The marker of a transaction is no record, but moves the position.
-            boolean isRead = hasBegun || partitions.stream().allMatch(p -> consumer.position(p) >= ends.get(p));
             synchronized (this) {
-                if (isRead && !hasBegun) {
+                // The marker of a transaction is no record, but moves the position.
+                if (!hasBegun && partitions.stream().allMatch(p -> consumer.position(p) >= ends.get(p))) {
                     hasBegun = true;
                     shards.values().forEach(shard -> wake(shard, 0));
                 }
             }
-            for (ConsumerRecord<String, byte[]> record : consumer.poll(Duration.ofMillis(100))) {
+            for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(100))) {
                 try {
                     see(record);
                 } catch (IOException error) {
@@ -142,7 +117,7 @@ public final class Executor {
         }
     }
 
-    private synchronized void see(ConsumerRecord<String, byte[]> record) throws IOException {
+    private synchronized void see(ConsumerRecord<String, String> record) throws IOException {
         if (!record.topic().endsWith("moves.v1")) {
             seeAssignment(shards.computeIfAbsent(record.key(), Shard::new), record.value());
         } else if (record.value() == null) { // a tombstone: the move ended a while ago
@@ -160,16 +135,11 @@ public final class Executor {
         }
     }
 
-    private void seeAssignment(Shard shard, byte[] value) throws IOException {
+    private void seeAssignment(Shard shard, String value) throws IOException {
         Assignment before = shard.assignment;
-        Assignment next = new Assignment();
-        next.setReplicas(List.of());
-        next.setAdding(List.of());
-        if (value != null) { // else a tombstone: the stream was dropped
-            next = JSON.readValue(value, Assignment.class);
-            if (before != null && next.getEpoch() <= before.getEpoch()) {
-                return; // an epoch that was passed is old news
-            }
+        Assignment next = JSON.readValue(value == null ? DROPPED : value, Assignment.class);
+        if (value != null && before != null && next.getEpoch() <= before.getEpoch()) {
+            return; // an epoch that was passed is old news
         }
         // The first replicas come without a move. What a list from before the start names is there, or
         // is lost: an empty replica in its place would hide that.
@@ -183,28 +153,23 @@ public final class Executor {
 
     /** Has a shard settled a while later: something has changed, or is to be tried again. */
     private void wake(Shard shard, long waitMs) {
-        threads.schedule(() -> {
+        CompletableFuture.delayedExecutor(waitMs, TimeUnit.MILLISECONDS, threads).execute(() -> {
             try {
-                Move move = settle(shard);
-                if (move != null) {
-                    finish(shard, move, carryOut(shard, move));
-                }
+                settle(shard);
             } catch (IOException error) {
                 LOG.warn("{} is tried again in {} ms", shard.key, DELETION_PAUSE_MS, error);
                 wake(shard, DELETION_PAUSE_MS);
-            } catch (RuntimeException error) {
-                fail(error); // the pool would keep it to itself
             }
-        }, waitMs, TimeUnit.MILLISECONDS);
+        });
     }
 
-    /** Deletes, answers what was called off, makes first replicas, and hands out a move to carry out. */
-    private synchronized Move settle(Shard shard) throws IOException {
+    /** Deletes, answers what was called off, makes first replicas, and has a move carried out. */
+    private synchronized void settle(Shard shard) throws IOException {
         Assignment assignment = shard.assignment;
-        if (assignment == null || !hasBegun || shard.isBusy) {
-            return null; // only a record says what to do; a move that ends wakes the shard
+        if (assignment == null || !hasBegun || carrying.contains(shard)) {
+            return; // one thing is done at a time: a move that ends wakes the shard, as each record does
         }
-        for (String node : store.nodes(shard.key)) {
+        for (String node : store.nodes()) {
             if (!assignment.getReplicas().contains(node) && !assignment.getAdding().contains(node)) {
                 store.delete(shard.key, node);
             }
@@ -213,7 +178,11 @@ public final class Executor {
             try {
                 store.create(shard.key, node);
             } catch (IOException error) {
-                tell("ReplicaLost", makeSaid(assignment.getStream(), assignment.getShard(), node), error);
+                var lost = new Move(); // there was none: the first replicas come without
+                lost.setStream(assignment.getStream());
+                lost.setShard(assignment.getShard());
+                lost.setAdd(node);
+                tell("ReplicaLost", lost, null, error);
             }
         }
         shard.fresh = List.of();
@@ -222,22 +191,21 @@ public final class Executor {
             boolean isPassed = assignment.getEpoch() > move.getExpectedEpoch() || assignment.getEpoch() == 0;
             if (CALLED_OFF.contains(move.getState()) && shard.answered.get(move.getMoveID()) != move && isPassed) {
                 shard.answered.put(move.getMoveID(), move);
-                tell("MoveStopped", makeSaid(move), null); // its copy was deleted above
+                tell("MoveStopped", move, null, null); // its copy was deleted above
             } else if (shard.wants(move) && System.currentTimeMillis() < move.getDeadline()) {
                 due = move;
             }
         }
-        if (due != null && (carrying == MOVES_MAX || System.currentTimeMillis() < shard.retryAt)) {
+        if (due != null && (carrying.size() == MOVES_MAX || System.currentTimeMillis() < shard.retryAt)) {
             wake(shard, 100);
-            return null;
         } else if (due != null) {
             if (due.getState() == MoveState.ISSUED && shard.failures == 0) {
-                tell("MoveAccepted", makeSaid(due), null);
+                tell("MoveAccepted", due, null, null);
             }
-            carrying++;
-            shard.isBusy = true;
+            carrying.add(shard);
+            Move move = due;
+            threads.execute(() -> finish(shard, move, carryOut(shard, move)));
         }
-        return due;
     }
 
     /** Does what a move asks for, without the lock, and returns what went wrong. */
@@ -253,40 +221,33 @@ public final class Executor {
         }
         // A report each quarter of the move's time; one that has not grown would extend nothing.
         long intervalMs = Math.min((move.getDeadline() - move.getIssuedAt()) / 4, 30_000);
-        var progress = new Object() {
-            long done;
-            long toldAt = System.currentTimeMillis();
-        };
+        shard.toldAt = System.currentTimeMillis();
         try {
-            store.copy(shard.key, move.getSource(), move.getAdd(), bytes -> {
-                progress.done += bytes;
+            store.copy(shard.key, move.getSource(), move.getAdd(), done -> {
                 synchronized (this) {
                     if (!shard.wants(move)) {
-                        throw new IOException("it is not wanted any more");
-                    } else if (System.currentTimeMillis() - progress.toldAt >= intervalMs) {
-                        progress.toldAt = System.currentTimeMillis();
-                        MoveProgressed said = makeSaid(move);
-                        said.setBytesDone(progress.done);
-                        tell("MoveProgressed", said, null);
+                        throw new CancellationException("it is not wanted any more");
+                    } else if (System.currentTimeMillis() - shard.toldAt >= intervalMs) {
+                        shard.toldAt = System.currentTimeMillis();
+                        tell("MoveProgressed", move, done, null);
                     }
                 }
             });
             return null;
-        } catch (IOException | InterruptedException error) {
+        } catch (IOException | InterruptedException | CancellationException error) {
             return error;
         }
     }
 
     private synchronized void finish(Shard shard, Move move, Exception error) {
-        carrying--;
-        shard.isBusy = false;
+        carrying.remove(shard);
         if (!shard.wants(move)) { // it was called off, which is answered next
             shard.failures = 0;
         } else if (error == null || ++shard.failures == ATTEMPTS_MAX) {
             shard.answered.put(move.getMoveID(), move);
             shard.failures = 0;
             // Past the deadline too: that is told, not hidden.
-            tell(error == null ? "MoveCompleted" : "MoveFailed", makeSaid(move), error);
+            tell(error == null ? "MoveCompleted" : "MoveFailed", move, null, error);
         } else { // those that failed at once are to come apart
             long longestMs = 1000L << (shard.failures - 1);
             shard.retryAt = System.currentTimeMillis() + ThreadLocalRandom.current().nextLong(longestMs / 2, longestMs);
@@ -295,41 +256,25 @@ public final class Executor {
         wake(shard, 0);
     }
 
-    private static MoveProgressed makeSaid(Move move) {
-        String actor = move.getAdd() != null ? move.getAdd() : move.getLeader();
-        MoveProgressed said = makeSaid(move.getStream(), move.getShard(), actor != null ? actor : move.getRemove());
+    /** Says something, in the fields that all acknowledgements share. What is said again has the same id. */
+    private void tell(String message, Move move, Long bytesDone, Exception reason) {
+        var actors = Stream.of(move.getAdd(), move.getLeader(), move.getRemove());
+        var said = new MoveProgressed();
+        said.setStream(move.getStream());
+        said.setShard(move.getShard());
+        said.setNodeID(actors.filter(Objects::nonNull).findFirst().orElse(null));
         said.setMoveID(move.getMoveID());
         said.setUid(move.getUid());
-        return said;
-    }
-
-    private static MoveProgressed makeSaid(String stream, long shard, String node) {
-        var said = new MoveProgressed();
-        said.setStream(stream);
-        said.setShard(shard);
-        said.setNodeID(node);
-        return said;
-    }
-
-    /** Says something, in the fields that all acknowledgements share. What is said again has the same id. */
-    private void tell(String message, MoveProgressed said, Exception reason) {
+        said.setBytesDone(bytesDone);
         said.setReason(reason == null ? null : reason.toString());
-        try {
-            byte[] value = JSON.writeValueAsBytes(said);
-            String key = said.getStream() + "/" + said.getShard();
-            var record = new ProducerRecord<>(prefix + "acks.v1", key, value);
-            String id = message + ":" + new String(value, UTF_8);
-            Map.of("ce_specversion", "1.0", "ce_source", "/executor/java", "ce_subject", key, "ce_id", id,
-                            "ce_type", "placement." + message + ".v1", "content-type", "application/json")
-                    .forEach((name, text) -> record.headers().add(name, text.getBytes(UTF_8)));
-            LOG.info(id);
-            producer.send(record, (metadata, error) -> {
-                if (error != null) {
-                    fail(error);
-                }
-            });
-        } catch (IOException error) {
-            fail(error);
-        }
+        String key = said.getStream() + "/" + said.getShard();
+        String value = JSON.valueToTree(said).toString();
+        String id = message + ":" + value;
+        var record = new ProducerRecord<>(prefix + "acks.v1", key, value);
+        Map.of("ce_specversion", "1.0", "ce_source", "/executor/java", "ce_subject", key, "ce_id", id,
+                        "ce_type", "placement." + message + ".v1", "content-type", "application/json")
+                .forEach((name, text) -> record.headers().add(name, text.getBytes(UTF_8)));
+        LOG.info(id);
+        producer.send(record, (metadata, error) -> Optional.ofNullable(error).ifPresent(Executor::fail));
     }
 }
