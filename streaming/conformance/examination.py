@@ -68,7 +68,8 @@ def examine(asked: Examination, tell: Callable[[str], None]) -> Findings:
     if asked.only - known:
         names = ", ".join(sorted(asked.only - known))
         listed = ", ".join(sorted(known))
-        raise SettingsInvalid([f"there is no scenario {names}; there are {listed}"])
+        problem = f"there is no scenario {names}; there are {listed} (--list says what each plays)"
+        raise SettingsInvalid([problem])
     apply_topics(asked.bootstrap, asked.prefix, options=asked.options)
     environment = {BOOTSTRAP: asked.bootstrap, PREFIX: asked.prefix}
     subject = Subject(asked.command, environment, asked.log, shlex.split(asked.probe))

@@ -36,11 +36,12 @@ AGAIN_SHARE = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A scenario by its name; `clauses`: what it tries."""
+    """A scenario by its name; `clauses`: what it tries, `says`: what it plays, for people."""
 
     name: str
     play: Callable[[Scene], None]
     clauses: tuple[Clause, ...]
+    says: str
 
 
 def carry_out(scene: Scene, shard: PlayedShard, move: dict[str, Any]) -> None:
@@ -312,27 +313,112 @@ def restart(scene: Scene) -> None:
 
 
 QUICK = (
-    Scenario("replace", play_replace, (Clause.ACKNOWLEDGE, Clause.CREATE, Clause.DELETE)),
-    Scenario("add", play_add, (Clause.ACKNOWLEDGE,)),
-    Scenario("remove", play_remove, (Clause.ACKNOWLEDGE, Clause.DELETE)),
-    Scenario("called-off-before", play_called_off_before, (Clause.STOP, Clause.REMIND)),
-    Scenario("called-off-after", play_called_off_after, (Clause.STOP, Clause.CLEAN)),
-    Scenario("expired", play_expired, (Clause.DEADLINE, Clause.STOP)),
-    Scenario("epoch-passed", play_epoch_passed, (Clause.EPOCH,)),
-    Scenario("epoch-awaited", play_epoch_awaited, (Clause.EPOCH, Clause.ACKNOWLEDGE)),
-    Scenario("aborted", play_aborted, (Clause.COMMITTED,)),
-    Scenario("twice", play_twice, (Clause.ONCE,)),
+    Scenario(
+        "replace",
+        play_replace,
+        (Clause.ACKNOWLEDGE, Clause.CREATE, Clause.DELETE),
+        "a replica moves to another node; the old one goes once the assignment says so",
+    ),
+    Scenario(
+        "add", play_add, (Clause.ACKNOWLEDGE,), "a node gets a replica that the shard did not have"
+    ),
+    Scenario(
+        "remove", play_remove, (Clause.ACKNOWLEDGE, Clause.DELETE), "a node gives up its replica"
+    ),
+    Scenario(
+        "called-off-before",
+        play_called_off_before,
+        (Clause.STOP, Clause.REMIND),
+        "a move is cancelled before the executor reads it, and reminded of twice",
+    ),
+    Scenario(
+        "called-off-after",
+        play_called_off_after,
+        (Clause.STOP, Clause.CLEAN),
+        "a move expires after its completion was said",
+    ),
+    Scenario(
+        "expired",
+        play_expired,
+        (Clause.DEADLINE, Clause.STOP),
+        "a move is issued with a deadline that is past",
+    ),
+    Scenario(
+        "epoch-passed",
+        play_epoch_passed,
+        (Clause.EPOCH,),
+        "a move comes when the assignment has a later epoch than it expects",
+    ),
+    Scenario(
+        "epoch-awaited",
+        play_epoch_awaited,
+        (Clause.EPOCH, Clause.ACKNOWLEDGE),
+        "a move comes before the assignment that it expects",
+    ),
+    Scenario(
+        "aborted",
+        play_aborted,
+        (Clause.COMMITTED,),
+        "a move and its assignment come in a transaction that is aborted",
+    ),
+    Scenario(
+        "twice",
+        play_twice,
+        (Clause.ONCE,),
+        "a move is delivered again while it is carried out, and after it",
+    ),
 )
-LEADING = (Scenario("leader", play_leader, (Clause.LEADER,)),)
+LEADING = (
+    Scenario(
+        "leader",
+        play_leader,
+        (Clause.LEADER,),
+        "a move of kind leader is issued (with --leader-moves)",
+    ),
+)
 SLOW = (
-    Scenario("stopped-while-copying", play_stopped_while_copying, (Clause.STOP, Clause.CLEAN)),
-    Scenario("superseded", play_superseded, (Clause.ORDER, Clause.STOP)),
-    Scenario("progress", play_progress, (Clause.PROGRESS,)),
-    Scenario("killed-while-copying", play_killed_while_copying, (Clause.RESTART,)),
-    Scenario("killed-after-copying", play_killed_after_copying, (Clause.RESTART,)),
-    Scenario("called-off-while-away", play_called_off_while_away, (Clause.RESTART, Clause.CLEAN)),
-    Scenario("dropped", play_dropped, (Clause.DROP,)),
+    Scenario(
+        "stopped-while-copying",
+        play_stopped_while_copying,
+        (Clause.STOP, Clause.CLEAN),
+        "a move is cancelled in the middle of its copy",
+    ),
+    Scenario(
+        "superseded",
+        play_superseded,
+        (Clause.ORDER, Clause.STOP),
+        "another move takes the place of one that is in the middle of its copy",
+    ),
+    Scenario(
+        "progress",
+        play_progress,
+        (Clause.PROGRESS,),
+        "a copy takes as long as its move's deadline leaves",
+    ),
+    Scenario(
+        "killed-while-copying",
+        play_killed_while_copying,
+        (Clause.RESTART,),
+        "the executor is killed in the middle of a copy, and started again",
+    ),
+    Scenario(
+        "killed-after-copying",
+        play_killed_after_copying,
+        (Clause.RESTART,),
+        "the executor is killed after it said that a copy is complete",
+    ),
+    Scenario(
+        "called-off-while-away",
+        play_called_off_while_away,
+        (Clause.RESTART, Clause.CLEAN),
+        "the executor is killed, and its move expires before it is started again",
+    ),
+    Scenario(
+        "dropped", play_dropped, (Clause.DROP,), "the stream is dropped in the middle of a copy"
+    ),
 )
-FAILING = (Scenario("failing", play_failing, (Clause.FAIL, Clause.CLEAN)),)
+FAILING = (
+    Scenario("failing", play_failing, (Clause.FAIL, Clause.CLEAN), "each attempt of a copy fails"),
+)
 SCENARIOS = (*QUICK, *LEADING, *SLOW, *FAILING)
 LONG_COPIES = f"copies do not take the time that {COPY_SECONDS} asks for"

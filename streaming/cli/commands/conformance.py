@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 
 _STYLES = {"held": "green", "broken": "red", "not tried": "dim"}
 NODES = "node-a,node-b,node-c"
+Holds = Annotated[
+    str,
+    typer.Option(
+        "--holds",
+        metavar="COMMAND",
+        help="A command that gets STREAM SHARD NODE, and ends with 0 where the node holds a "
+        "complete replica, else with 1. Without it, clauses about data are not tried.",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -33,6 +42,7 @@ def register(app: typer.Typer) -> None:
         epilog="[bold]Examples[/bold]\n\n"
         "  placer conformance -- python my_executor.py    [dim]# on a broker of its own[/dim]\n\n"
         "  placer conformance --holds './holds.sh' --junit conformance.xml -- ./my-executor\n\n"
+        "  placer conformance --list    [dim]# what --only may name[/dim]\n\n"
         "  placer conformance --bootstrap kafka:9092 --only replace --only add -- ./executor\n\n"
         "The executor finds the brokers in KAFKA_BOOTSTRAP and the topics' prefix in TOPIC_PREFIX. "
         "Where COPY_SECONDS is set, its copies are to take that long, and to report progress; "
@@ -55,26 +65,18 @@ def pace_options(
 
 @with_options(pace=pace_options)
 def conformance(
-    command: Annotated[
-        list[str],
-        typer.Argument(metavar="COMMAND", help="The executor's command, behind --."),
-    ],
     pace: dict[str, float],
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="COMMAND", help="The executor's command, behind --."),
+    ] = None,
     bootstrap: Bootstrap = None,
     prefix: Prefix = None,
     config: Config = None,
     nodes: Annotated[
         str, typer.Option("--nodes", help="Three node ids that the executor acts for.")
     ] = NODES,
-    holds: Annotated[
-        str,
-        typer.Option(
-            "--holds",
-            metavar="COMMAND",
-            help="A command that gets STREAM SHARD NODE, and ends with 0 where the node holds a "
-            "complete replica, else with 1. Without it, clauses about data are not tried.",
-        ),
-    ] = "",
+    holds: Holds = "",
     leader_moves: Annotated[
         bool, typer.Option("--leader-moves", help="Try moves of kind leader too.")
     ] = False,
@@ -82,6 +84,9 @@ def conformance(
         list[str] | None,
         typer.Option("--only", metavar="SCENARIO", help="Play this scenario alone. Repeatable."),
     ] = None,
+    lists: Annotated[
+        bool, typer.Option("--list", help="Show the scenarios and their clauses; run nothing.")
+    ] = False,
     junit: Annotated[
         Path | None,
         typer.Option("--junit", metavar="FILE", help="Write JUnit XML too.", show_default=False),
@@ -105,6 +110,12 @@ def conformance(
     from streaming.conformance import examine
     from streaming.runtime import Scratch
 
+    if lists:
+        _list(output)
+        return
+    if not command:
+        message = "name the executor's command behind --, or give --list"
+        raise typer.BadParameter(message, param_hint="COMMAND")
     with ExitStack() as opened:
         scratch = opened.enter_context(Scratch("conformance"))
         settings = _connect(opened, config, bootstrap, prefix)
@@ -156,6 +167,23 @@ def _ask(
         options=settings.resolved_kafka_options(),
         **how,
     )
+
+
+def _list(output: Output) -> None:
+    """Show what there is for `--only`, in the order in which it is played."""
+    from streaming.conformance import SCENARIOS
+
+    if output is Output.JSON:
+        import json
+
+        listed = [
+            {"scenario": each.name, "says": each.says, "clauses": [*each.clauses]}
+            for each in SCENARIOS
+        ]
+        typer.echo(json.dumps({"scenarios": listed}))
+    else:
+        rows = [(each.name, each.says, ", ".join(each.clauses)) for each in SCENARIOS]
+        text_console().print(Table(("scenario", "plays", "clauses"), rows))
 
 
 def _report(findings: "Findings", junit: Path | None, output: Output) -> None:

@@ -133,6 +133,29 @@ def test_the_command_shows_what_it_found(
     assert [failure.get("message", "").split(":")[0] for failure in failures] == ["expired"]
 
 
+def test_the_scenarios_are_listed_without_an_executor(placer: Callable[..., Result]) -> None:
+    """Each by a name that `--only` takes, and together they try all that a scenario can."""
+    shown = placer("conformance", "--list", "--output", "json")
+    assert shown.exit_code == 0
+    listed = {each["scenario"]: each for each in json.loads(shown.stdout)["scenarios"]}
+    assert listed["epoch-awaited"]["clauses"] == ["epoch", "acknowledge"]
+    assert {name for names in FAULTS.values() for name in names} <= set(listed)
+    # What is said is checked in the whole run, not by a scenario.
+    tried = {clause for each in listed.values() for clause in each["clauses"]}
+    assert tried == set(CLAUSES) - {Clause.WELL_FORMED}
+    text = placer("conformance", "--list")
+    assert text.exit_code == 0
+    lines = text.stdout.splitlines()
+    assert [line.split()[0] for line in lines[-len(listed) :]] == list(listed)
+    assert all(each["says"] for each in listed.values())
+
+
+def test_a_command_is_needed_unless_scenarios_are_listed(placer: Callable[..., Result]) -> None:
+    refused = placer("conformance")
+    assert refused.exit_code == 2
+    assert "name the executor's command behind --" in refused.output
+
+
 def test_an_executor_that_cannot_run_is_told(
     broker: EmbeddedBroker, placer: Callable[..., Result]
 ) -> None:
