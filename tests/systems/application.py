@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -149,7 +150,9 @@ class Application:
         """kill -9 to everything that belongs to it, and wait until it is gone."""
         self.look()
         for process in self.left():
-            process.kill()
+            # A child of one that was just killed may end by itself before its turn.
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
         self._process.wait(END_TIMEOUT_SECONDS)
         psutil.wait_procs(self.processes, END_TIMEOUT_SECONDS)
 
