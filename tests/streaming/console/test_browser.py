@@ -4,9 +4,12 @@ Method: the console on a model that is filled without Kafka, served on this mach
 headless Chromium. `pytest -m long --rewrite` on this file writes `deploy/console` anew.
 """
 
+import copy
 import ipaddress
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -18,13 +21,17 @@ from nicegui.testing.general import nicegui_reset_globals
 
 from placement.model import Liveness, NodeAttributes, NodeChanged, StreamCreated
 from schemas.requests import OperatorRequest
+from streaming import codec
 from streaming.api import AccessRules, ApiServer, GuardRules, ServerOptions
 from streaming.api.access import Role
 from streaming.codec import RawRecord
 from streaming.console import Console, SessionAccess, make_console
 from streaming.outbox.dead_letters import make_letter
 from streaming.requests import DeadLetter, Redriven
+from streaming.requests.operators import DryRun
+from streaming.requests.rehearsal import rehearse_request
 from tests.builders.api_service import NOW_MS, ServedModel
+from tests.builders.published_state import as_read
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -34,20 +41,6 @@ if TYPE_CHECKING:
 PICTURES = Path(__file__).parents[3] / "deploy" / "console"
 PICTURE_BYTES_MAX = 60_000
 HOSTILE = ("<script>alert(1)</script>", "\u202egnp.exe", "x" * 2_000)
-MOVES = [{"kind": "replace", "remove": "broker-1", "add": f"broker-{n}"} for n in (3, 4, 9, 10)]
-IMPACT = {
-    "impact_hash": "5f0c1b7a",
-    "destructive": True,
-    "refusal": None,
-    "nodes": 1,
-    "shards": len(MOVES),
-    "streams": 2,
-    "moves": [each | {"stream": "orders", "shard": n} for n, each in enumerate(MOVES)],
-    "waves": 1,
-    "copies": len(MOVES),
-    "crossing": 0,
-    "level": "zone",
-}
 
 
 class BuiltLetters:
@@ -76,14 +69,32 @@ def _letter(offset: int, text: str) -> DeadLetter:
     return DeadLetter(cast("Any", record))
 
 
+def _now_ms() -> int:
+    return int(time.time() * 1_000)
+
+
 def _fleet(served: ServedModel) -> None:
+    def commit(*events: Any) -> None:
+        served.model.commit(as_read(served.committer.apply(events, _now_ms())))
+
     for number in range(1, 25):
         place = f"/{('eu', 'us')[number % 2]}/az{number // 2 % 3 + 1}/r{number // 6 % 4 + 1}"
-        attributes = NodeAttributes(place, host=HOSTILE[number % 3] if number < 4 else "")
-        served.commit(NodeChanged(1_000, f"broker-{number}", "a", 1, Liveness.UP, attributes))
+        host = HOSTILE[number - 1] if number <= len(HOSTILE) else f"host-{number}.example"
+        attributes = NodeAttributes(place, host=host)
+        commit(NodeChanged(_now_ms(), f"broker-{number}", "a", 1, Liveness.UP, attributes))
     for name, shards in (("orders", 24), ("payments", 12), ("clicks", 40)):
-        served.commit(StreamCreated(1_100, name, 1, shards, 3, body_hash=name))
-    served.commit(NodeChanged(1_200, "broker-5", "a", 2, Liveness.DEAD))
+        commit(StreamCreated(_now_ms(), name, 1, shards, 3, body_hash=name))
+    commit(NodeChanged(_now_ms(), "broker-5", "a", 2, Liveness.DEAD))
+
+
+def _dry_run(served: ServedModel, request: OperatorRequest) -> Mapping[str, Any]:
+    """What the reconciler of the model would do, tried on a copy."""
+    copied = copy.deepcopy(served.committer.reconciler)
+    order = codec.event_of_order(request, copied.now)
+    seen = copied.preview(replace(order, expected_hash=None))
+    first = copied.apply([replace(order, expected_hash=seen.hash or None)], copied.now)
+    asked = (order.action, request.target, seen.shards, "region")
+    return DryRun(seen, first, rehearse_request(copied, first, [], *asked)).summary
 
 
 @contextmanager
@@ -91,15 +102,12 @@ def _served() -> Iterator[str]:
     served = ServedModel(operate=True)
     _fleet(served)
 
-    def dry_run(request: OperatorRequest) -> Mapping[str, Any]:
-        return IMPACT
-
-    served.operating.dry_run = dry_run  # type: ignore[method-assign]
+    served.operating.dry_run = lambda request: _dry_run(served, request)  # type: ignore[method-assign]
     here = [ipaddress.ip_network("127.0.0.0/8")]
     rules = AccessRules(proxies=here, roles={"alice": Role.OPERATE})
     with nicegui_reset_globals():
         access = SessionAccess(rules=rules)
-        console = Console(served.service, lambda: NOW_MS, letters=BuiltLetters(), access=access)
+        console = Console(served.service, _now_ms, letters=BuiltLetters(), access=access)
         server = ApiServer(
             make_console(console, GuardRules(access=rules)), served.hub, ServerOptions(port=0)
         )
@@ -176,6 +184,7 @@ def test_pictures_of_the_console(
             if name == "requests":
                 page.click("button:has-text('Dry run')")
                 page.get_by_role("heading", name="What it would do").wait_for()
+                page.locator(".carry-out").wait_for()
             page.wait_for_load_state("networkidle")
             tab.write_screenshot(place / f"{name}.png", whole=name == "requests")
             assert tab.errors == []
