@@ -34,7 +34,7 @@ from tests.builders.api_service import NOW_MS, ServedModel
 from tests.builders.published_state import as_read
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Dialog
 
     from tests.systems.browser import Tab
 
@@ -147,7 +147,12 @@ def test_hostile_texts_are_shown_as_texts_on_the_pages_of_operators(
 ) -> None:
     from tests.systems.browser import NARROW
 
+    def note_dialog(dialog: "Dialog") -> None:
+        tab.errors.append(f"{tab.page.url}: a dialog says {dialog.message}")
+        dialog.dismiss()
+
     with _tab(browser, url, size=NARROW, dark=True) as tab:
+        tab.page.on("dialog", note_dialog)
         for path, title in PAGES.items():
             for text in HOSTILE:
                 asked = urlencode({"target": text, "lose": text, "q": text})
