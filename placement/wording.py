@@ -10,6 +10,13 @@ def format_count(count: int, one: str, more: str = "") -> str:
     return f"{count} {one if count == 1 else more or one + 's'}"
 
 
+def format_crossing(copies: int, level: str) -> str:
+    """Say how many of the copies leave their domain: `2 of them from another rack`. A level without
+    a name is called by its depth."""
+    domain = f"domain of level {level}" if level.isdecimal() else level
+    return f"{copies} of them from another {domain}"
+
+
 def are(count: int) -> str:
     """Return the verb for a count of things: `is` or `are`."""
     return "is" if count == 1 else "are"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from placement.wording import format_amount, format_bytes, format_share
+from placement.wording import format_amount, format_bytes, format_crossing, format_share
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,14 @@ def test_bytes(count: int, text: str) -> None:
 def test_the_name_of_a_resource_ends_with_its_unit(resource: str, text: str) -> None:
     assert format_amount(2_500_000, resource) == text
     assert format_share(2_500_000, resource) == f"{text} of {resource}"
+
+
+@pytest.mark.parametrize(
+    ("level", "text"),
+    [
+        ("rack", "2 of them from another rack"),
+        ("1", "2 of them from another domain of level 1"),
+    ],
+)
+def test_a_level_without_a_name_is_called_by_its_depth(level: str, text: str) -> None:
+    assert format_crossing(2, level) == text

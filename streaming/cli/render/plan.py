@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from placement.diagnosis import DRAIN_RULE
-from placement.wording import format_bytes, format_count
+from placement.wording import format_bytes, format_count, format_crossing
 from streaming.cli.render.console import Paragraph, Table, shorten
 from streaming.cli.render.utilisation import peak_lines, usage_of
 from streaming.cli.times import duration_text
@@ -112,7 +112,7 @@ def show_rehearsal(console: Any, played: "Rehearsal") -> None:
         largest = max(Counter(move["wave"] for move in moves).values())
         waves = format_count(body["waves"], "wave")
         copies = format_count(body["copies"], "copy", "copies")
-        crossing = f"{body['crossing']} of them from another {body['level']}"
+        crossing = format_crossing(body["crossing"], body["level"])
         limits = f"in {waves} of at most {largest}, as the limits of moves allow"
         console.print(f"{format_count(len(moves), 'move')} {limits}: {copies}, {crossing}")
     else:
@@ -130,7 +130,7 @@ def _summary(body: dict[str, Any]) -> str:
     """Summarise the moves on one line."""
     traffic, moves = body["traffic"], len(body["moves"])
     copies = format_count(traffic["copies"], "copy", "copies")
-    crossing = f"{traffic['crossing']} of them from another {traffic['level']}"
+    crossing = format_crossing(traffic["crossing"], traffic["level"])
     bound = f"at least {body['lower_bound']} needed"
     if "bytes_lower_bound" in body:
         bound += f", of {format_bytes(body['bytes_lower_bound'])}"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from placement.wording import format_count
+from placement.wording import format_count, format_crossing
 from schemas.requests import OperatorRequest
 from streaming.api import ApiError, make_request, preview_request, send_request
 from streaming.console.change_picture import (
@@ -302,10 +302,8 @@ def impact_sentences(impact: Mapping[str, Any]) -> list[str]:
         if impact["moves"]:
             copies = format_count(impact["copies"], "copy", "copies")
             waves = format_count(impact["waves"], "wave")
-            said.append(
-                f"{moves} follow in {waves}: {copies}, {impact['crossing']} of them from another "
-                f"{impact['level']}."
-            )
+            crossing = format_crossing(impact["crossing"], impact["level"])
+            said.append(f"{moves} follow in {waves}: {copies}, {crossing}.")
         else:
             said.append("Nothing has to move.")
     elif "moves_at_once" in impact:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from placement.wording import format_count
+from placement.wording import format_count, format_crossing
 from schemas.base import describe
 from schemas.cluster import ClusterNode
 from streaming.api import ApiError
@@ -260,7 +260,7 @@ def outcome_sentences(found: Outcome) -> list[tuple[str, str]]:
     moves = format_count(len(found.moves), "move")
     if found.moves:
         copies = format_count(found.traffic["copies"], "copy", "copies")
-        crossing = f"{found.traffic['crossing']} of them from another {found.traffic['level']}"
+        crossing = format_crossing(found.traffic["crossing"], found.traffic["level"])
         said.append(("issued", f"{moves} follow: {copies}, {crossing}."))
     else:
         said.append(("healthy", "Nothing moves."))
