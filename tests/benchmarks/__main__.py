@@ -1,10 +1,10 @@
 """`make bench`: how fast and evenly we place and plan beside our peers, and the latency.
 
 `python -m tests.benchmarks placement`, `planning`, `resources`, `offline`, `latency`, `loads`,
-`saturation`, `recovery`, `reassignment`, `healing` or `api` measures one part. The first three run
-in this process and in those of the peers, the fourth runs the command line. For latency the
-application and the floor beneath it run as processes of their own, one after the other, on one
-embedded broker; the last three start brokers.
+`saturation`, `recovery`, `reassignment`, `healing`, `api` or `console` measures one part. The first
+three run in this process and in those of the peers, the fourth runs the command line. For latency
+the application and the floor beneath it run as processes of their own, one after the other, on one
+embedded broker; the last four start brokers.
 """
 
 import dataclasses
@@ -26,6 +26,7 @@ from streaming.cli.options import Output, OutputOption
 from streaming.errors import StreamingError
 from streaming.runtime import EmbeddedBroker
 from tests.benchmarks import (
+    browsing,
     healing,
     machine,
     offline,
@@ -247,6 +248,20 @@ def served(quick: QuickOption = False, output: OutputOption = Output.TEXT) -> No
         tell = partial(_describe, progress, progress.add_task("", total=None))
         found = serving.measure(extent, broker, tell)
     _report_part(output, about, {"api": serving.body(found)}, partial(serving.show, found=found))
+
+
+@app.command("console")
+def browsed(quick: QuickOption = False, output: OutputOption = Output.TEXT) -> None:
+    """Measure how soon the console's pages answer on a million shards, and with 50 viewers."""
+    about, extent = machine.describe(), serving.QUICK if quick else serving.FULL
+    with (
+        EmbeddedBroker() as broker,
+        Progress(console=Console(stderr=True), transient=True) as progress,
+    ):
+        tell = partial(_describe, progress, progress.add_task("", total=None))
+        found = browsing.measure(extent, broker, tell)
+    taken = {"console": browsing.body(found)}
+    _report_part(output, about, taken, partial(browsing.show, found=found))
 
 
 def _report_part(

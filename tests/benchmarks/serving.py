@@ -10,7 +10,10 @@ import random
 import re
 import subprocess
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +63,17 @@ QUICK = Extent(100_000, 1_000, 5.0)
 
 
 @dataclass(frozen=True, slots=True)
+class Serving:
+    """A process that has read all shards. `ready_seconds`: from its start until then."""
+
+    pid: int
+    host: str
+    port: int
+    ready_seconds: float
+    resident_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rate:
     """Requests a second, and how long each took."""
 
@@ -83,31 +97,46 @@ class Found:
 def measure(extent: Extent, broker: EmbeddedBroker, tell: Tell) -> Found:
     """Write, start, ask."""
     tell("decide and write")
-    _write(extent, broker.bootstrap_servers)
+    write(extent, broker.bootstrap_servers)
     tell("start")
+    with started("api", extent, broker) as serving:
+        pin(serving.pid)
+        tell("lookups")
+        rates = asyncio.run(_ask_all(serving.host, serving.port, extent))
+        return Found(
+            extent,
+            serving.ready_seconds,
+            serving.resident_bytes,
+            peak_bytes(serving.pid),
+            tuple(rates),
+        )
+
+
+@contextmanager
+def started(command: str, extent: Extent, broker: EmbeddedBroker) -> Iterator[Serving]:
+    """`placer api` or `placer console` with all shards read, until the end of the block. Raises
+    BenchmarkFailed."""
     began = time.perf_counter()
     place = ["--bootstrap", broker.bootstrap_servers, "--prefix", PREFIX]
-    served = subprocess.Popen([PLACER, "api", "--port", "0", *place], stdout=subprocess.PIPE)
+    served = subprocess.Popen([PLACER, command, "--port", "0", *place], stdout=subprocess.PIPE)
     try:
         assert served.stdout is not None
         found = re.search(rb"http://([\d.]+):(\d+)", served.stdout.readline())
         if found is None:
-            raise BenchmarkFailed("placer api did not start")
+            raise BenchmarkFailed(f"placer {command} did not start")
         host, port = found[1].decode(), int(found[2])
         _wait_ready(f"http://{host}:{port}", extent.shards)
         ready_seconds = time.perf_counter() - began
         resident = psutil.Process(served.pid).memory_info().rss
-        _pin(served.pid)
-        tell("lookups")
-        rates = asyncio.run(_ask_all(host, port, extent))
-        return Found(extent, ready_seconds, resident, _peak_bytes(served.pid), tuple(rates))
+        yield Serving(served.pid, host, port, ready_seconds, resident)
     finally:
         served.terminate()
         served.wait()
 
 
 @gc_pause.pause_gc()
-def _write(extent: Extent, bootstrap: str) -> None:
+def write(extent: Extent, bootstrap: str) -> Publisher:
+    """Decide all shards and commit them; return the publisher, to go on with."""
     apply_topics(bootstrap, PREFIX, 1)
     publisher = Publisher(bootstrap, PREFIX, Configuration())
     publisher.apply(nodes_up(extent.nodes, racks=extent.nodes // 20), 1)
@@ -117,6 +146,7 @@ def _write(extent: Extent, bootstrap: str) -> None:
     ]
     for first in range(0, len(streams), STREAMS_PER_COMMIT):
         publisher.apply(streams[first : first + STREAMS_PER_COMMIT], 2 + first)
+    return publisher
 
 
 def _wait_ready(url: str, shards: int) -> None:
@@ -127,31 +157,40 @@ def _wait_ready(url: str, shards: int) -> None:
             if answer.status_code == 200 and answer.json()["shards"] == shards:
                 return
             if time.monotonic() > deadline:
-                raise BenchmarkFailed(f"placer api has not read {shards} shards: {answer.text}")
+                raise BenchmarkFailed(
+                    f"{shards} shards are not read within {READY_TIMEOUT_SECONDS:.0f} s: "
+                    f"{answer.text}"
+                )
             time.sleep(PAUSE_SECONDS)
 
 
-def _pin(pid: int) -> None:
+def pin(pid: int) -> None:
     """All threads of the process on one core."""
     for task in Path(f"/proc/{pid}/task").iterdir():
         os.sched_setaffinity(int(task.name), {SERVED_CORE})
 
 
-def _peak_bytes(pid: int) -> int:
+def peak_bytes(pid: int) -> int:
+    """The largest resident set that the process has had."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
+def draw_shard(drawn: random.Random, extent: Extent) -> tuple[str, int]:
+    """A stream and the number of one of its shards."""
+    number = drawn.randrange(extent.shards)
+    return f"stream-{number // SHARDS_PER_STREAM:04}", number % SHARDS_PER_STREAM
+
+
+def make_lookup(drawn: random.Random, extent: Extent) -> bytes:
+    """A request for one shard."""
+    stream, number = draw_shard(drawn, extent)
+    return _request(b"GET", f"/api/v1/streams/{stream}/shards/{number}")
+
+
 async def _ask_all(host: str, port: int, extent: Extent) -> list[Rate]:
     drawn = random.Random(1)
-
-    def shard() -> tuple[str, int]:
-        number = drawn.randrange(extent.shards)
-        return f"stream-{number // SHARDS_PER_STREAM:04}", number % SHARDS_PER_STREAM
-
-    def one() -> bytes:
-        stream, number = shard()
-        return _request(b"GET", f"/api/v1/streams/{stream}/shards/{number}")
+    shard = partial(draw_shard, drawn, extent)
 
     def many() -> bytes:
         named = [
@@ -165,9 +204,9 @@ async def _ask_all(host: str, port: int, extent: Extent) -> list[Rate]:
         return _request(b"GET", f"/api/v1/nearest?{place}")
 
     return [
-        await _ask(what, host, port, make, extent.seconds, clients)
+        await ask(what, host, port, make, extent.seconds, clients)
         for what, make, clients in (
-            ("one shard", one, CONNECTIONS),
+            ("one shard", partial(make_lookup, drawn, extent), CONNECTIONS),
             (f"{SHARDS_PER_LOOKUP} shards at once", many, CONNECTIONS_FOR_MANY),
             ("the nearest replica", near, CONNECTIONS),
         )
@@ -181,7 +220,7 @@ def _request(method: bytes, target: str, body: bytes = b"") -> bytes:
     return head + b"\r\n" + body
 
 
-async def _ask(what: str, host: str, port: int, make: Any, seconds: float, clients: int) -> Rate:
+async def ask(what: str, host: str, port: int, make: Any, seconds: float, clients: int) -> Rate:
     """Clients that ask again as soon as they have an answer."""
     took: list[float] = []
     deadline = time.perf_counter() + seconds
@@ -222,8 +261,13 @@ def show(console: Console, found: Found) -> None:
         f"{found.ready_seconds:.1f} s, resident set {found.resident_bytes >> 20} MiB, at most "
         f"{found.peak_bytes >> 20} MiB"
     )
+    show_rates(console, found.rates)
+
+
+def show_rates(console: Console, rates: Sequence[Rate]) -> None:
+    """As a table."""
     rows = [
         (each.what, f"{each.per_second:,.0f}", f"{each.median_ms:.1f}", f"{each.p99_ms:.1f}")
-        for each in found.rates
+        for each in rates
     ]
     print_table(console, ("requests", "a second", "median ms", "p99 ms"), rows)
