@@ -348,7 +348,7 @@ def test_a_pod_gets_the_secrets_that_its_settings_name() -> None:
         "placer-bridge": ["placer-kafka-bridge", "kafka-cluster-ca-cert"],
         "placer-console": [
             *("placer-console-tls", "placer-console-tokens"),
-            *("placer-kafka-console", "kafka-cluster-ca-cert"),
+            *("kafka-cluster-ca-cert", "placer-kafka-console"),
         ],
     }
     by_component = {}
