@@ -27,6 +27,7 @@ from streaming.observability import Endpoint
 from streaming.observability.metrics import Metrics
 from streaming.settings import load_settings, name_instance
 from tests.builders.api_service import ServedModel, token_rules
+from tests.systems.application import PLACER
 
 ROOT = Path(__file__).resolve().parent.parent
 KUBERNETES = ROOT / "deploy" / "kubernetes"
@@ -113,9 +114,12 @@ def test_the_containers_start_the_console_with_options_that_there_are(tmp_path: 
         if not each.startswith("--config")
     ]
     assert len(plain) == len(container["args"]) - 1
-    refused = CliRunner().invoke(cli, [*plain, "--bootstrap", "127.0.0.1:1"])
+    # A process of its own: its pages are global, and other tests have some.
+    refused = subprocess.run(
+        [PLACER, *plain, "--bootstrap", "127.0.0.1:1"], capture_output=True, text=True, check=False
+    )
     # The options are understood; an empty file is no certificate.
-    assert (refused.exit_code, "cannot be used for TLS" in refused.output) == (3, True)
+    assert (refused.returncode, "cannot be used for TLS" in refused.stderr) == (3, True)
 
 
 def test_the_containers_start_reconcilers_that_stand_by_one_another(

@@ -18,6 +18,8 @@ from streaming.errors import StreamingError
 
 # What a producer hears whose transactional id has a newer owner: the client's own and the broker's.
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)  # noqa: SLF001
+# What a call says after a fatal error that was heard of before it.
+_FATAL = KafkaError._FATAL  # noqa: SLF001
 # What becomes of records whose transaction has failed already, for a reason that is told elsewhere.
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # noqa: SLF001
 # The client's own partitioner puts a record where its key belongs (RD_KAFKA_PARTITION_UA).
@@ -107,9 +109,21 @@ class Outbox:
                 self._producer.poll(0)
             self._producer.commit_transaction()
         except (KafkaException, BufferError) as error:
-            why = self._refused.text or f"the transaction did not commit: {_error_text(error)}"
+            cause = _error_text(self._name_fatal(error))
+            why = self._refused.text or f"the transaction did not commit: {cause}"
             self._failed = why
             raise OutboxFailed(why) from error
+
+    def _name_fatal(self, error: Exception) -> Exception:
+        """Return what is behind an error that only says that one was fatal: where the client hears
+        of a newer writer between two calls, the first of them does not tell, but the abort does."""
+        if not isinstance(error, KafkaException) or error.args[0].code() != _FATAL:
+            return error
+        try:
+            self._producer.abort_transaction(FENCE_TIMEOUT_SECONDS)
+        except KafkaException as named:
+            return named
+        return error
 
     def _produce(self, records: Sequence[OutRecord]) -> None:
         produce, names = self._producer.produce, self._names

@@ -8,14 +8,14 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from schemas.topics import CATALOGUE, full_name
 from streaming.brokers import CommittedReader
 from streaming.codec import OutRecord
-from streaming.outbox.outbox import RECORD_BYTES_MAX, Outbox, OutboxFailed
+from streaming.outbox.outbox import RECORD_BYTES_MAX, Outbox, OutboxFailed, _error_text
 from streaming.pipeline import batch as batch_module
 from streaming.recovery import open_transactions
 from tests.builders.batches import Driver, of_topic, recover
@@ -61,6 +61,25 @@ def test_a_record_that_is_too_long_is_named_before_anything_is_written(
         outbox.commit([record("a"), record("big", RECORD_BYTES_MAX)])
     outbox.commit([record("b")])
     assert committed(bootstrap, prefix) == [("decisions.v1", "b")]
+
+
+def test_a_newer_writer_that_is_heard_of_between_two_calls_is_named(
+    outbox: Outbox, bootstrap: str, prefix: str
+) -> None:
+    Outbox(bootstrap, prefix, "main", COUNTS, {}).fence()
+    outbox._producer.begin_transaction()
+    refused: list[KafkaException] = []
+
+    def is_heard_of() -> bool:
+        try:
+            outbox._producer.produce(full_name("decisions.v1", prefix), b"v", b"k")
+        except KafkaException as error:
+            refused.append(error)
+        return bool(refused)
+
+    until(is_heard_of, "the client hears of the newer writer")
+    assert "another writer" not in _error_text(refused[0])
+    assert "another writer has taken over" in _error_text(outbox._name_fatal(refused[0]))
 
 
 @pytest.fixture
