@@ -237,29 +237,27 @@ def heal(quick: QuickOption = False, output: OutputOption = Output.TEXT) -> None
     _report_part(output, about, taken, partial(healing.show, extent=extent, found=found))
 
 
-@app.command("api")
-def served(quick: QuickOption = False, output: OutputOption = Output.TEXT) -> None:
-    """Measure how soon the HTTP interface answers on a million shards, and how fast."""
-    about, extent = machine.describe(), serving.QUICK if quick else serving.FULL
+def _measure_served(measure: Callable[..., Any], quick: bool) -> Any:
+    """Measure a server on a broker of its own."""
     with (
         EmbeddedBroker() as broker,
         Progress(console=Console(stderr=True), transient=True) as progress,
     ):
         tell = partial(_describe, progress, progress.add_task("", total=None))
-        found = serving.measure(extent, broker, tell)
+        return measure(serving.QUICK if quick else serving.FULL, broker, tell)
+
+
+@app.command("api")
+def served(quick: QuickOption = False, output: OutputOption = Output.TEXT) -> None:
+    """Measure how soon the HTTP interface answers on a million shards, and how fast."""
+    about, found = machine.describe(), _measure_served(serving.measure, quick)
     _report_part(output, about, {"api": serving.body(found)}, partial(serving.show, found=found))
 
 
 @app.command("console")
 def browsed(quick: QuickOption = False, output: OutputOption = Output.TEXT) -> None:
     """Measure how soon the console's pages answer on a million shards, and with 50 viewers."""
-    about, extent = machine.describe(), serving.QUICK if quick else serving.FULL
-    with (
-        EmbeddedBroker() as broker,
-        Progress(console=Console(stderr=True), transient=True) as progress,
-    ):
-        tell = partial(_describe, progress, progress.add_task("", total=None))
-        found = browsing.measure(extent, broker, tell)
+    about, found = machine.describe(), _measure_served(browsing.measure, quick)
     taken = {"console": browsing.body(found)}
     _report_part(output, about, taken, partial(browsing.show, found=found))
 
