@@ -123,6 +123,9 @@ class SparkCluster:
             "spark.driver.host": HOST,
             "spark.driver.bindAddress": HOST,
             "spark.cores.max": str(WORKER_CORES * len(self.workers)),
+            # Without it one executor takes all free cores of a worker, those of the other
+            # application too where workers come back one after the other.
+            "spark.executor.cores": str(WORKER_CORES),
             "spark.executor.memory": EXECUTOR_MEMORY,
             "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         }
