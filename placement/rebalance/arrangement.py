@@ -204,8 +204,7 @@ class Arrangement:
             if kind != ALL or self.leads is None:
                 tally.fill(family, self.node, self.size)
             else:
-                up = np.flatnonzero(self.eligible)
-                tally.fill(np.zeros_like(up), up, self.load[up])
+                tally.fill_nodes(0, np.where(self.eligible, self.load, 0))
         order = np.argsort(self.node, kind="stable")
         bounds = np.searchsorted(self.node[order], np.arange(len(self.eligible) + 1))
         self._order, self._bounds = order, bounds

@@ -132,7 +132,9 @@ class LeaderChains:
         for _ in range(_LINKS):
             further: list[int] = []
             for node in reached:
-                for item, heir in self._possible_links(kind, family, node):
+                # Few of a rack's nodes lead one of the items.
+                links = self._possible_links(kind, family, node) if self._leads.get(node) else ()
+                for item, heir in links:
                     if heir in came or not self._is_allowed(item, heir):
                         continue
                     came[heir] = (item, node)
@@ -146,8 +148,8 @@ class LeaderChains:
 
     def _possible_links(self, kind: int, family: int, node: int) -> Iterator[Link]:
         """Yield the family's items that the node leads, each with every possible new leader."""
-        items = sorted(self._leads.get(node, ()))
-        own = [item for item in items if self._families[kind][item] == family]
+        families = self._families[kind]
+        own = [item for item in sorted(self._leads[node]) if families[item] == family]
         for item in own[:_SHARDS]:
             for heir in self._members[item].tolist():
                 if heir not in (EMPTY, node):

@@ -88,8 +88,7 @@ class LeaderBalancer:
             if kind != EVERY or arrangement.leads is None:
                 tally.fill(family, self.node, np.ones(len(self.node), np.int64))
             else:
-                nodes = np.flatnonzero(able)
-                tally.fill(np.zeros_like(nodes), nodes, arrangement.leads[nodes])
+                tally.fill_nodes(0, np.where(able, arrangement.leads, 0))
         self._objective = Objective(levels, self.tallies, self._family, GROUPS)
         self.free &= here
         self._on: dict[int, set[int]] = {}
@@ -152,10 +151,12 @@ class LeaderBalancer:
         pressure = self.tallies[EVERY].pressure(level, elements)
         held = tally.counts[level][family, elements]
         leading = find_leading(levels.of[level], self._on)
-        for giver in np.lexsort((elements, -pressure, -relief)).tolist():
+        givers = np.flatnonzero((held > 0) & (relief > burden.min()))
+        order = np.lexsort((elements[givers], -pressure[givers], -relief[givers]))
+        for giver in givers[order].tolist():
             source = int(elements[giver])
             key = (level, kind, family, source)
-            if held[giver] == 0 or relief[giver] <= burden.min() or key in self._blocked:
+            if key in self._blocked:
                 continue
             if source not in leading:
                 self._blocked.add(key)  # none of the shards in question is led there

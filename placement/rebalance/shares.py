@@ -174,6 +174,12 @@ class FamilyCounts:
             np.add.at(counts.reshape(-1), families * counts.shape[1] + of[nodes], sizes)
         self._uneven.clear()
 
+    def fill_nodes(self, family: int, sizes: Integers) -> None:
+        """Add `sizes` replicas of one family, a number for every node."""
+        for of, counts in zip(self.levels.of, self.counts, strict=True):
+            counts[family] += np.bincount(of, sizes, counts.shape[1]).astype(np.int64)
+        self._uneven.clear()
+
     def move(self, family: int, source: int, target: int, size: int) -> None:
         """Count a move from node to node."""
         for of, counts in zip(self.levels.of, self.counts, strict=True):
