@@ -12,7 +12,7 @@ import psutil
 
 from streaming.environment_archive import make_environment_archive
 from tests.systems.application import Application
-from tests.systems.spark_cluster import SparkCluster
+from tests.systems.spark_cluster import EXECUTORS, SparkCluster
 from tests.systems.waiting import until
 
 # A paused executor is first given up, then told to end, and killed 10 s later.
@@ -48,8 +48,8 @@ class Executors:
         return settings | {"PLACER_SPARK__TOPOLOGY_SHARDS": str(TOPOLOGY_SHARDS)}
 
     def mend(self, applications: list[Application], decides: Application) -> None:
-        """Bring back what was taken away; returns when each of the applications has an executor on
-        each worker. The parts hit those of the one that `decides`."""
+        """Bring back what was taken away; returns when each of the applications has its executors.
+        The parts hit those of the one that `decides`."""
         for number in self._down:
             self._cluster.workers[number].launch()
         self._down.clear()
@@ -57,10 +57,9 @@ class Executors:
             with suppress(psutil.NoSuchProcess):
                 each.resume()
         self._paused.clear()
-        wanted = len(self._cluster.workers)
         for application in applications:
-            of_it = f"{wanted} executors of each application"
-            until(lambda: self._count(application) == wanted, of_it, WHOLE_TIMEOUT_SECONDS)  # noqa: B023
+            of_it = f"{EXECUTORS} executors of each application"
+            until(lambda: self._count(application) == EXECUTORS, of_it, WHOLE_TIMEOUT_SECONDS)  # noqa: B023
         self._decides = decides
 
     def _count(self, application: Application) -> int:
@@ -87,13 +86,19 @@ class Executors:
 
     def _kill_worker(self) -> None:
         """With the executors of all applications on it, as when its machine is lost."""
-        self._cluster.workers[0].kill()
-        self._down.append(0)
+        worker = self._take_worker()
+        self._cluster.workers[worker].kill()
 
     def _kill_worker_alone(self) -> None:
         """Its executors find themselves without it."""
-        self._cluster.workers[0].kill_alone()
-        self._down.append(0)
+        worker = self._take_worker()
+        self._cluster.workers[worker].kill_alone()
+
+    def _take_worker(self) -> int:
+        """A worker with an executor of the application that decides; it is to come back."""
+        worker = self._cluster.worker_of(self._executor)
+        self._down.append(worker)
+        return worker
 
     def _kill_workers(self) -> None:
         """All machines at once, which are back at once."""
@@ -105,7 +110,12 @@ class Executors:
 
 @contextmanager
 def start_executors(scratch: Path, applications: int) -> Iterator[Executors]:
-    """A cluster with room for so many applications, and the archive that executors get."""
+    """A cluster with room for so many applications, and the archive that executors get.
+
+    Beside a standby one worker more than executors: those of one application may all be on one
+    worker, and when that is lost those of the other take what is left of two.
+    """
     archive = make_environment_archive(scratch / "environment.tar.gz").file
-    with SparkCluster(scratch / "spark", applications=applications) as cluster:
+    workers = EXECUTORS + (applications > 1)
+    with SparkCluster(scratch / "spark", workers, applications) as cluster:
         yield Executors(cluster, archive, scratch / "shared")

@@ -332,7 +332,11 @@ def play(scratch: Path, port: int, story: Story, tell: Callable[[str], None]) ->
         chaos.go_on()
         parts: Sequence[str] = chaos.order(story.kills, story.parts)
         for number, part in enumerate(parts, start=1):
-            chaos.kill(part, fleet)
+            try:
+                chaos.kill(part, fleet)
+            except AssertionError as error:
+                error.add_note(f"kill {number} of {story.kills}: {part}")
+                raise
             took = chaos.outcome.recoveries[part][-1]
             tell(f"{number:3} of {story.kills}  {part:10} {took:6.1f} s  {chaos.decided} decisions")
         chaos.finish(fleet, requests)

@@ -26,6 +26,8 @@ HOST = "127.0.0.1"
 _JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms32m", "-Xmx192m")
 # Of a worker for each application: one executor with one core.
 WORKER_CORES, WORKER_MEMORY_MIB, EXECUTOR_MEMORY = 1, 1024, "512m"
+# Executors of an application: enough that one is left when another is lost.
+EXECUTORS = 2
 START_TIMEOUT_SECONDS = 120.0
 
 
@@ -97,7 +99,7 @@ class SparkCluster:
     """A master and workers with one core for each of so many `applications`; `url` is Spark's name
     of the master."""
 
-    def __init__(self, scratch: Path, workers: int = 2, applications: int = 1) -> None:
+    def __init__(self, scratch: Path, workers: int = EXECUTORS, applications: int = 1) -> None:
         port, page = free_ports(2)
         self.url, self._page = f"spark://{HOST}:{port}", f"http://{HOST}:{page}/json/"
         self._scratch, self._applications = scratch, applications
@@ -116,13 +118,13 @@ class SparkCluster:
 
     def settings(self, archive: Path, checkpoint: Path) -> dict[str, str]:
         """The environment of an application on this cluster, all of it on this machine. It takes
-        a core of each worker, and leaves the others to the other applications."""
+        cores for EXECUTORS executors, and leaves the others to the other applications."""
         options = {
             "spark.master": self.url,
             "spark.archives": f"{archive}#environment",
             "spark.driver.host": HOST,
             "spark.driver.bindAddress": HOST,
-            "spark.cores.max": str(WORKER_CORES * len(self.workers)),
+            "spark.cores.max": str(WORKER_CORES * EXECUTORS),
             # Without it one executor takes all free cores of a worker, those of the other
             # application too where workers come back one after the other.
             "spark.executor.cores": str(WORKER_CORES),
@@ -150,6 +152,10 @@ class SparkCluster:
         ports = {each.laddr.port for each in jvm.net_connections("tcp") if each.status == "LISTEN"}
         drivers = tuple(f"@{HOST}:{port} " for port in ports)
         return [each for each in self.executors if any(one in _line(each) for one in drivers)]
+
+    def worker_of(self, executor: psutil.Process) -> int:
+        """The position of the worker that has started an executor."""
+        return next(n for n, each in enumerate(self.workers) if executor in each.executors)
 
     def wait_workers(self, count: int) -> None:
         """Return when so many workers are there by the master's account."""
