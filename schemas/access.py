@@ -57,6 +57,11 @@ KAFKA_TOPICS: Mapping[str, tuple[Operation, ...]] = {
 }
 # Added to prefix and cell: the transactional id and the group of the agent that works.
 BRIDGE_SUFFIX = ".kafka-bridge"
+# Behind the prefix, before a node's id: the transactional id and the group of the executor that
+# acts for the node. No cell has a slash in its name.
+EXECUTOR_LOCKS = "executor/"
+# In place of a node's id: the executor that acts for all nodes.
+ALL_NODES = "*"
 
 # The transactional id, after prefix and cell, under which the doctor and a standby try their
 # rights. Its name is as old as the doctor: clusters have it in their ACLs.
@@ -87,12 +92,24 @@ CLUSTER = "kafka-cluster"
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Operations that a role may do on one resource, named in full; `*` are all topics."""
+    """Operations that a role may do on one resource, named in full, or on all whose names begin
+    with `name` (`pattern`); `*` are all topics."""
 
     role: str
     resource: Literal["topic", "transactional-id", "group", "cluster"]
     name: str
     operations: tuple[Operation, ...]
+    pattern: Literal["literal", "prefixed"] = "literal"
+
+
+def bridge_lock_id(prefix: str, cell: str) -> str:
+    """Name the lock of a cell's bridge: its transactional id and its group."""
+    return f"{prefix}{cell}{BRIDGE_SUFFIX}"
+
+
+def executor_lock_id(prefix: str, node_id: str) -> str:
+    """Name the lock of the executor that acts for a node, or for ALL_NODES."""
+    return f"{prefix}{EXECUTOR_LOCKS}{node_id}"
 
 
 def grants(prefix: str = DEFAULT_PREFIX, cell: str = DEFAULT_CELL) -> list[Grant]:
@@ -116,9 +133,16 @@ def _grants_of(role: str, prefix: str, cell: str) -> Iterator[Grant]:
         yield Grant(role, "cluster", CLUSTER, KAFKA_CLUSTER[role])
         yield Grant(role, "topic", "*", KAFKA_TOPICS[role])
     if role == "bridge":
-        lock = f"{prefix}{cell}{BRIDGE_SUFFIX}"
-        yield Grant(role, "transactional-id", lock, ("Write", "Describe"))
-        yield Grant(role, "group", lock, ("Read", "Describe"))
+        yield from _lock_grants(role, bridge_lock_id(prefix, cell), "literal")
+    if role == "executors":
+        yield from _lock_grants(role, executor_lock_id(prefix, ""), "prefixed")
+
+
+def _lock_grants(
+    role: str, lock_id: str, pattern: Literal["literal", "prefixed"]
+) -> Iterator[Grant]:
+    yield Grant(role, "transactional-id", lock_id, ("Write", "Describe"), pattern)
+    yield Grant(role, "group", lock_id, ("Read", "Describe"), pattern)
 
 
 def _operations_on(role: str, topic: Topic) -> tuple[Operation, ...]:

@@ -1,4 +1,4 @@
-"""Speaks with Kafka about records: clients, committed reads, offsets, reachability.
+"""Speaks with Kafka about records: clients, committed reads, offsets, reachability, locks.
 
 Clients are made here alone, all with the same patience. Imports `settings` and `errors`.
 Administration of topics is apart (`streaming.administration`), as it loads a second client.
@@ -15,6 +15,15 @@ from streaming.brokers.clients import (
     make_reader,
     present_partitions,
 )
+from streaming.brokers.leader_lock import (
+    LEASE_SECONDS,
+    Holder,
+    KafkaLockStore,
+    LeaderLock,
+    LockLost,
+    LockStore,
+    ProducerRecord,
+)
 from streaming.brokers.offsets import find_offset, read_end_offsets, read_watermarks
 from streaming.brokers.reachability import Reachability
 from streaming.brokers.reader import CommittedReader, Record, RecordBytes, parse_json_object
@@ -22,9 +31,16 @@ from streaming.brokers.reader import CommittedReader, Record, RecordBytes, parse
 __all__ = [
     "CONNECT_TIMEOUT_SECONDS",
     "FENCE_TIMEOUT_SECONDS",
+    "LEASE_SECONDS",
     "TRANSACTION_TIMEOUT_MS",
     "CallHangs",
     "CommittedReader",
+    "Holder",
+    "KafkaLockStore",
+    "LeaderLock",
+    "LockLost",
+    "LockStore",
+    "ProducerRecord",
     "Reachability",
     "Record",
     "RecordBytes",

@@ -23,13 +23,6 @@ from streaming.kafka_bridge.importer import (
     replication_factor,
 )
 from streaming.kafka_bridge.journal import Direction, Journal, JournalFile
-from streaming.kafka_bridge.leader_lock import (
-    Holder,
-    KafkaLockStore,
-    LeaderLock,
-    LockLost,
-    LockStore,
-)
 from streaming.kafka_bridge.membership import MembershipOptions
 from streaming.kafka_bridge.monitoring import Monitoring
 from streaming.kafka_bridge.observer import Observer
@@ -57,17 +50,12 @@ __all__ = [
     "Direction",
     "Disk",
     "Executor",
-    "Holder",
     "ImportOptions",
     "ImportedCluster",
     "Journal",
     "JournalFile",
     "KafkaAdmin",
-    "KafkaLockStore",
     "KafkaTopics",
-    "LeaderLock",
-    "LockLost",
-    "LockStore",
     "LooksDiffer",
     "MembershipOptions",
     "Mode",

@@ -12,11 +12,11 @@ from threading import Event
 
 from schemas.base import Message
 from schemas.inputs import NodeLoadReported
+from streaming.brokers import LEASE_SECONDS, LeaderLock, LockLost
 from streaming.errors import AccessRefused, StreamingError
 from streaming.kafka_bridge.actions import Action, Carried, carry_out
 from streaming.kafka_bridge.admin_client import ClusterAdmin
 from streaming.kafka_bridge.controller import BridgeOptions, Step, find_step
-from streaming.kafka_bridge.leader_lock import LEASE_SECONDS, LeaderLock, LockLost
 from streaming.kafka_bridge.memory import Memory
 from streaming.kafka_bridge.monitoring import Monitoring
 from streaming.kafka_bridge.observer import Observer

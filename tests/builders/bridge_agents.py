@@ -3,53 +3,13 @@
 from collections.abc import Sequence
 
 from schemas.base import Message
+from streaming.brokers import LeaderLock
 from streaming.errors import BrokerUnreachable
 from streaming.kafka_bridge.agent import Agent, Mode, Round
-from streaming.kafka_bridge.leader_lock import Holder, LeaderLock, LockLost
 from streaming.kafka_bridge.monitoring import Monitoring
 from streaming.kafka_bridge.tables import Tables
 from tests.builders.bridged_cluster import OPTIONS, STEP_MS, BridgedCluster
-
-
-class LockLog:
-    """What agents share of the lock: who wrote last, and the epoch of the transactional id."""
-
-    def __init__(self) -> None:
-        self.holder: Holder | None = None
-        self.epoch = 0
-        self.unreachable = False
-
-
-class MemoryLockStore:
-    """`LockStore` of one agent on a `LockLog`."""
-
-    def __init__(self, log: LockLog) -> None:
-        self._log, self._epoch = log, -1
-
-    def read(self) -> Holder | None:
-        """See LockStore."""
-        self._reach()
-        return self._log.holder
-
-    def take(self) -> None:
-        """See LockStore."""
-        self._reach()
-        self._log.epoch += 1
-        self._epoch = self._log.epoch
-
-    def write(self, holder: Holder) -> None:
-        """See LockStore."""
-        self._reach()
-        if self._epoch != self._log.epoch:
-            raise LockLost("another agent has taken the lock of the bridge over")
-        self._log.holder = holder
-
-    def close(self) -> None:
-        """See LockStore."""
-
-    def _reach(self) -> None:
-        if self._log.unreachable:
-            raise BrokerUnreachable("no coordinator")
+from tests.builders.lock_stores import LockLog, MemoryLockStore
 
 
 class MemoryTopics:

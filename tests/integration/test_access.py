@@ -26,13 +26,14 @@ from kafka.admin import (
 )
 from typer.testing import CliRunner, Result
 
-from schemas.access import PROBE_SUFFIX, ROLES, WRITERS, grants
+from schemas.access import PROBE_SUFFIX, ROLES, WRITERS, bridge_lock_id, grants
 from schemas.acks import MoveStopped
 from schemas.inputs import NodeLivenessReported, NodeUnregistered, StreamDropped
 from schemas.topics import CATALOGUE
+from streaming.brokers import KafkaLockStore, LeaderLock
 from streaming.cli.main import app
 from streaming.errors import BrokerUnreachable
-from streaming.kafka_bridge import KafkaAdmin, KafkaLockStore, KafkaTopics, LeaderLock, Observer
+from streaming.kafka_bridge import KafkaAdmin, KafkaTopics, Observer
 from streaming.kafka_bridge.admin_client import LEADER_ENTRIES, LEADER_RATE
 from streaming.runtime import EmbeddedBroker
 from streaming.settings import admin_client_options
@@ -108,7 +109,8 @@ def administering(broker: EmbeddedBroker) -> Iterator[KafkaAdminClient]:
 def acls(grant: Any) -> list[ACL]:
     names = {operation: "".join(f"_{c}" if c.isupper() else c for c in operation)[1:].upper()
              for operation in grant.operations}  # fmt: skip
-    pattern = ResourcePattern(RESOURCES[grant.resource], grant.name)
+    kind = ACLResourcePatternType[grant.pattern.upper()]
+    pattern = ResourcePattern(RESOURCES[grant.resource], grant.name, kind)
     return [
         ACL(f"User:{grant.role}", "*", ACLOperation[name], ACLPermissionType.ALLOW, pattern)
         for name in names.values()
@@ -264,7 +266,7 @@ def test_the_bridge_tells_a_topic_that_it_may_not_see_from_one_that_is_gone(
 def test_the_bridge_may_read_write_and_hold_its_lock(guarded: EmbeddedBroker, placer: Any) -> None:
     assert placer("administrator", "topics", "apply").exit_code == 0
     address, rights = guarded.bootstrap_servers, options("bridge")
-    lock = LeaderLock(KafkaLockStore(address, PREFIX, "main", rights))
+    lock = LeaderLock(KafkaLockStore(address, PREFIX, bridge_lock_id(PREFIX, "main"), rights))
 
     def is_held() -> bool:
         try:

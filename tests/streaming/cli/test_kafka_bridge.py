@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+import streaming.brokers
 import streaming.cli.signals
 import streaming.kafka_bridge
 from streaming.cli.main import app
 from streaming.errors import BrokerUnreachable
-from tests.builders.bridge_agents import LockLog, MemoryLockStore, MemoryTopics
+from tests.builders.bridge_agents import MemoryTopics
 from tests.builders.bridged_cluster import BridgedCluster
+from tests.builders.lock_stores import LockLog, MemoryLockStore
 
 
 class ConnectedCluster:
@@ -39,7 +41,7 @@ class ConnectedCluster:
             streaming.kafka_bridge, "KafkaTopics", lambda *_: MemoryTopics(self.cluster)
         )
         monkeypatch.setattr(
-            streaming.kafka_bridge, "KafkaLockStore", lambda *_: MemoryLockStore(self.lock)
+            streaming.brokers, "KafkaLockStore", lambda *_: MemoryLockStore(self.lock)
         )
         monkeypatch.setattr(streaming.cli.signals, "stop_on_signals", lambda *_: self)
 

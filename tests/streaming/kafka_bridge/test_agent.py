@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from streaming.brokers import CallHangs
+from streaming.brokers import LEASE_SECONDS, CallHangs, LockLost
 from streaming.errors import AccessRefused, BrokerUnreachable
 from streaming.kafka_bridge import agent as agent_module
 from streaming.kafka_bridge.agent import BridgeRefused, Mode
-from streaming.kafka_bridge.leader_lock import LEASE_SECONDS, LockLost
-from tests.builders.bridge_agents import LockLog, RunningAgent
+from tests.builders.bridge_agents import RunningAgent
 from tests.builders.bridged_cluster import BridgedCluster
+from tests.builders.lock_stores import LockLog
 
 RACKS = {1: "a", 2: "b", 3: "c", 4: "a", 5: "b", 6: "c"}
 CHANGES = ("alter_reassignments", "alter_topic_entries", "alter_broker_rates", "elect_preferred")

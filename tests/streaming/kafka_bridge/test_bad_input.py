@@ -14,7 +14,8 @@ from streaming.errors import AccessRefused, BrokerUnreachable
 from streaming.kafka_bridge.admin_client import PartitionId
 from streaming.kafka_bridge.agent import BridgeRefused, Mode
 from streaming.kafka_bridge.memory import LOOK_GAP_MAX_MS
-from tests.builders.bridge_agents import LockLog, RunningAgent
+from tests.builders.bridge_agents import RunningAgent
+from tests.builders.lock_stores import LockLog
 from tests.builders.bridged_cluster import BridgedCluster
 
 RACKS = {1: "a", 2: "b", 3: "c", 4: "a", 5: "b", 6: "c"}

@@ -17,7 +17,8 @@ from streaming.kafka_bridge.monitoring import (
     Monitoring,
     descriptions,
 )
-from tests.builders.bridge_agents import LockLog, RunningAgent
+from tests.builders.bridge_agents import RunningAgent
+from tests.builders.lock_stores import LockLog
 from tests.builders.bridged_cluster import BridgedCluster, FaultyKafka
 from tests.builders.kafka_cluster import SimulatedKafka
 

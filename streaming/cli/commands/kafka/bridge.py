@@ -163,17 +163,11 @@ def bridge(
     ] = BridgeMode.OBSERVE,
 ) -> None:
     """Let the reconciler heal and balance a running Kafka cluster: its brokers, its topics."""
+    from schemas.access import bridge_lock_id
     from schemas.cluster import SHARD_BYTES_RESOURCE
+    from streaming.brokers import KafkaLockStore, LeaderLock
     from streaming.cli.signals import stop_on_signals
-    from streaming.kafka_bridge import (
-        Agent,
-        KafkaAdmin,
-        KafkaLockStore,
-        KafkaTopics,
-        LeaderLock,
-        Mode,
-        Monitoring,
-    )
+    from streaming.kafka_bridge import Agent, KafkaAdmin, KafkaTopics, Mode, Monitoring
 
     settings, home = connection.settings, connection.home
     counts_disks = SHARD_BYTES_RESOURCE in settings.resources
@@ -183,7 +177,8 @@ def bridge(
     wanted = Mode(mode.value)
     lock = None
     if wanted is not Mode.DRY_RUN:
-        lock = LeaderLock(KafkaLockStore(home, prefix, settings.cell, clients))
+        lock_id = bridge_lock_id(prefix, settings.cell)
+        lock = LeaderLock(KafkaLockStore(home, prefix, lock_id, clients))
     with KafkaAdmin(address, clients) as admin, stop_on_signals("stopping") as stop:
         known = KafkaTopics(home, prefix, _tell, clients)
         monitoring = Monitoring(wanted, settings.cell)
