@@ -61,15 +61,17 @@ def kafka_users() -> str:
     )
 
 
-# As Strimzi spells a kind of resource.
+# As Strimzi spells a kind of resource, and how its names are compared.
 _RESOURCES = {"topic": "topic", "transactional-id": "transactionalId", "group": "group"}
+_PATTERNS = {"literal": "literal", "prefixed": "prefix"}
 
 
 def _resource(grant: Grant) -> str:
     if grant.resource == "cluster":
         return "{type: cluster}"
     name = json.dumps(grant.name) if grant.name == "*" else grant.name
-    return f"{{type: {_RESOURCES[grant.resource]}, name: {name}, patternType: literal}}"
+    kind, pattern = _RESOURCES[grant.resource], _PATTERNS[grant.pattern]
+    return f"{{type: {kind}, name: {name}, patternType: {pattern}}}"
 
 
 def _user(role: str, granted: list[Grant]) -> str:

@@ -15,10 +15,11 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from schemas.access import CLUSTER, grants
+from schemas.access import grants
 from schemas.topics import CATALOGUE, configs_for, full_name
 from streaming.settings import Settings, load_settings
 from tests import chart
+from tests.builders.strimzi_users import rights_of, spelled_by_strimzi
 from tests.documentation.commands import parse
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -405,12 +406,12 @@ def test_topics_and_users_follow_prefix_cell_and_replicas() -> None:
         )
         for topic in CATALOGUE
     }
-    rights = {
-        (user["metadata"]["name"], acl["resource"].get("name", CLUSTER)): tuple(acl["operations"])
+    rights = [
+        (user["metadata"]["name"], rights_of(acl))
         for user in of_kind("KafkaUser", manifests)
         for acl in user["spec"]["authorization"]["acls"]
-    }
-    assert rights == {(g.role, g.name): g.operations for g in grants(prefix, "west")}
+    ]
+    assert rights == [(each.role, spelled_by_strimzi(each)) for each in grants(prefix, "west")]
     named = [*of_kind("KafkaTopic", manifests), *of_kind("KafkaUser", manifests)]
     assert {each["metadata"]["namespace"] for each in named} == {"kafka"}
     assert {each["metadata"]["labels"]["strimzi.io/cluster"] for each in named} == {"shared"}

@@ -18,7 +18,7 @@ from prometheus_client import generate_latest
 from prometheus_client.metrics import MetricWrapperBase
 from typer.testing import CliRunner
 
-from schemas.access import CLUSTER, ROLES, grants
+from schemas.access import ROLES, grants
 from schemas.kubernetes import REPLICAS
 from schemas.topics import CATALOGUE, configs_for, full_name
 from streaming.cli.main import app as cli
@@ -27,6 +27,7 @@ from streaming.observability import Endpoint
 from streaming.observability.metrics import Metrics
 from streaming.settings import load_settings, name_instance
 from tests.builders.api_service import ServedModel, token_rules
+from tests.builders.strimzi_users import rights_of, spelled_by_strimzi
 from tests.systems.application import PLACER
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -230,12 +231,12 @@ def test_alerts_ask_for_the_job_that_compose_and_kubernetes_name() -> None:
 
 
 def test_the_users_have_the_rights_of_their_roles() -> None:
-    found = {
-        (user["metadata"]["name"], acl["resource"].get("name", CLUSTER)): tuple(acl["operations"])
+    found = [
+        (user["metadata"]["name"], rights_of(acl))
         for user in documents("users.yaml")
         for acl in user["spec"]["authorization"]["acls"]
-    }
-    assert found == {(grant.role, grant.name): grant.operations for grant in grants()}
+    ]
+    assert found == [(grant.role, spelled_by_strimzi(grant)) for grant in grants()]
     assert [user["metadata"]["name"] for user in documents("users.yaml")] == list(ROLES)
 
 

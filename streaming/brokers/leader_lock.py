@@ -308,15 +308,15 @@ class KafkaLockStore:
         cause = error.args[0]
         if cause.code() in _FENCED:
             return LockLost(f"another process has taken the lock {self.id} over")
-        missing = {
-            KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: f"Write on transactional id {self.id}",
-            KafkaError.GROUP_AUTHORIZATION_FAILED: f"Read on group {self.id}",
+        right = {
+            KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Write on transactional id {}",
+            KafkaError.GROUP_AUTHORIZATION_FAILED: "Read on group {}",
             KafkaError.TOPIC_AUTHORIZATION_FAILED: on_topic,
-        }.get(cause.code())
-        if missing:
+        }.get(cause.code(), "")
+        if right:
             return AccessRefused(
-                f"this user has not, or no longer, the right {missing} ({cause.str()}); "
-                "`placer topics acls` lists the rights of each role"
+                f"this user has not, or no longer, the right {right.format(self.id)} "
+                f"({cause.str()}); `placer topics acls` lists the rights of each role"
             )
         return BrokerUnreachable(f"the lock {self.id} cannot be {what}: {cause.str()}")
 

@@ -84,6 +84,7 @@ def acls(
             "principal": name,
             "resource": grant.resource,
             "name": grant.name,
+            "pattern": grant.pattern,
             "operations": list(grant.operations),
         }
         for grant in wanted
@@ -125,6 +126,8 @@ def _show_commands(
                 words += ["--operation", operation]
             words += [f"--{grant.resource}"]
             words += [] if grant.resource == "cluster" else [grant.name]
+            if grant.pattern != "literal":
+                words += ["--resource-pattern-type", grant.pattern]
             typer.echo(shlex.join(words))
 
 

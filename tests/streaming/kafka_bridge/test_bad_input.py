@@ -15,8 +15,8 @@ from streaming.kafka_bridge.admin_client import PartitionId
 from streaming.kafka_bridge.agent import BridgeRefused, Mode
 from streaming.kafka_bridge.memory import LOOK_GAP_MAX_MS
 from tests.builders.bridge_agents import RunningAgent
-from tests.builders.lock_stores import LockLog
 from tests.builders.bridged_cluster import BridgedCluster
+from tests.builders.lock_stores import LockLog
 
 RACKS = {1: "a", 2: "b", 3: "c", 4: "a", 5: "b", 6: "c"}
 DENIED = AccessRefused("the brokers do not allow this user to alter reassignments")

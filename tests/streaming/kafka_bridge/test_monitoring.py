@@ -18,9 +18,9 @@ from streaming.kafka_bridge.monitoring import (
     descriptions,
 )
 from tests.builders.bridge_agents import RunningAgent
-from tests.builders.lock_stores import LockLog
 from tests.builders.bridged_cluster import BridgedCluster, FaultyKafka
 from tests.builders.kafka_cluster import SimulatedKafka
+from tests.builders.lock_stores import LockLog
 
 RACKS = {1: "a", 2: "b", 3: "c", 4: "a", 5: "b", 6: "c"}
 GUIDE = Path(__file__).parents[3] / "deploy" / "kafka.md"
