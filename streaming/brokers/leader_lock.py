@@ -63,7 +63,7 @@ class ProducerRecord(NamedTuple):
     topic: str
     key: bytes
     value: bytes
-    headers: tuple[tuple[str, bytes], ...] = ()
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 class LockStore(Protocol):

@@ -31,9 +31,13 @@ _Answer = TypeVar("_Answer")
 POLL_SECONDS = 0.1
 
 
+class CopyHeldUp(StreamingError):
+    """A copy was cancelled because it cannot wait; it is tried again as after any other failure."""
+
+
 class AsyncReplicaStore(ABC):
     """A `ReplicaStore` of coroutines; each is asked what its namesake there is, and may be
-    cancelled where the move is not wanted any more."""
+    cancelled where the move is not wanted any more, or the executor may not act for a while."""
 
     @abstractmethod
     async def holds(self, replica: Replica) -> bool:
@@ -78,7 +82,11 @@ class _OnLoop(ReplicaStore):
         return self._run(self._store.holds(replica))
 
     def copy(self, move: Move, progress: Progress) -> None:
-        self._run(self._store.copy(move, progress), progress)
+        progress.may_wait = False
+        try:
+            self._run(self._store.copy(move, progress), progress)
+        finally:
+            progress.may_wait = True
 
     def delete(self, replica: Replica) -> None:
         self._run(self._store.delete(replica))
@@ -101,6 +109,7 @@ class _OnLoop(ReplicaStore):
     def _run(self, work: Coroutine[Any, Any, _Answer], progress: Progress | None = None) -> _Answer:
         """Run a coroutine to its end, also where it is cancelled: it may clean up."""
         begun: list[asyncio.Task[_Answer]] = []
+        is_called_off = True
         ended = threading.Event()
 
         def begin() -> None:
@@ -109,9 +118,16 @@ class _OnLoop(ReplicaStore):
 
         self._loop.call_soon_threadsafe(begin)
         while not ended.wait(POLL_SECONDS):
-            if progress is not None and progress.is_called_off and begun:
+            if progress is None or not begun:
+                continue
+            if progress.is_called_off or progress.is_held_up:
+                is_called_off = progress.is_called_off
                 self._loop.call_soon_threadsafe(begun[0].cancel)
                 progress = None
+        if begun[0].cancelled() and not is_called_off:
+            raise CopyHeldUp(
+                "no broker has confirmed for a while that this executor alone acts for the node"
+            )
         if begun[0].cancelled():
             raise MoveCalledOff("the move is not wanted any more")
         return begun[0].result()

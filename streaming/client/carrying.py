@@ -19,10 +19,10 @@ from streaming.client.schedule import Ending, Task, TaskKind
 from streaming.client.store import MoveCalledOff, MoveRefused
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable
 
     from streaming.client.moves import Move
+    from streaming.client.permit import Permit
     from streaming.client.store import Progress, ReplicaStore
 
 LOG = logging.getLogger("streaming.client")
@@ -52,12 +52,11 @@ class Result(NamedTuple):
 
 
 class Carrier:
-    """Carries out the tasks of one executor."""
+    """Carries out the tasks of one term of an executor."""
 
-    def __init__(self, store: ReplicaStore, retries: Retries, closing: threading.Event) -> None:
-        """`closing`: set when the executor closes; what is under way is then left for its next
-        life."""
-        self._store, self._retries, self._closing = store, retries, closing
+    def __init__(self, store: ReplicaStore, retries: Retries, permit: Permit) -> None:
+        """`permit`: of the term; once it is over, what is under way is left for the next term."""
+        self._store, self._retries, self._permit = store, retries, permit
 
     def run(self, task: Task, progress: Progress) -> Result:
         """Carry a task out to its end. Raises nothing that the store raised."""
@@ -114,7 +113,7 @@ class Carrier:
                 progress.check()
                 act()
             except MoveCalledOff:
-                return Result(Ending.ABANDONED if self._closing.is_set() else Ending.STOPPED)
+                return Result(Ending.ABANDONED if self._permit.is_over else Ending.STOPPED)
             except Exception as error:  # noqa: BLE001 - a store may raise anything
                 reason = _describe(error)
                 if isinstance(error, MoveRefused) or attempt >= self._retries.attempts_max:
@@ -128,10 +127,10 @@ class Carrier:
                 return Result(Ending.COMPLETED)
 
     def _clean_up(self, task: Task) -> bool:
-        """Undo a move or delete a replica, however often it takes; False when the executor closes
+        """Undo a move or delete a replica, however often it takes; False when the term is over
         first."""
         attempt = 0
-        while not self._closing.is_set():
+        while self._permit.wait():
             attempt += 1
             try:
                 if task.move is not None:
@@ -148,7 +147,7 @@ class Carrier:
                     pause,
                     _describe(error),
                 )
-                self._closing.wait(pause)
+                self._permit.pause(pause)
             else:
                 return True
         return False

@@ -1,83 +1,65 @@
-"""Runs an executor: reads commands, lets the store carry them out, acknowledges.
+"""Runs an executor: waits until it holds the locks of its nodes, and acts while it does.
 
-The thread of `Executor` reads `moves.v1` and `assignments.v1`, asks `schedule.py` what follows, and
-starts a thread for each task (`carrying.py`). It alone speaks on `acks.v1`.
+The thread of `Executor` acquires the locks (`node_locks.py`), and runs a `Term` (`term.py`) each
+time that it has them. An executor that was replaced waits for them again.
 """
 
 from __future__ import annotations
 
 import logging
-import queue
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Self
+from enum import StrEnum
+from typing import TYPE_CHECKING, Self
 
-from schemas import acks
-from schemas.topics import ACKS, ASSIGNMENTS, MOVES
-from streaming.brokers import CommittedReader, Reachability
+from schemas.access import ALL_NODES
+from schemas.topics import ACKS, ASSIGNMENTS, MOVES, full_name
+from streaming.brokers import (
+    LEASE_SECONDS,
+    CommittedReader,
+    LockLost,
+    Reachability,
+    make_reader,
+    present_partitions,
+)
 from streaming.client import metrics
-from streaming.client.carrying import Carrier, Result, Retries
-from streaming.client.moves import Move, ShardAssignment, parse_shard_key
-from streaming.client.schedule import CallOff, Ending, Limits, Say, Schedule, Start, Task, TaskKind
-from streaming.client.sender import Sender, make_message, now_ms
-from streaming.client.store import Progress
+from streaming.client.carrying import Retries
+from streaming.client.node_locks import make_node_locks
+from streaming.client.schedule import Limits, Schedule
+from streaming.client.term import Term
+from streaming.errors import BrokerUnreachable, StreamingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from streaming.brokers import Record
-    from streaming.client.schedule import Effect
     from streaming.client.store import ReplicaStore
 
 LOG = logging.getLogger("streaming.client")
-# How long the thread waits for records before it looks whether a task has ended.
-POLL_SECONDS = 0.05
-# A report of progress each quarter of the time that a move has, and at least so often: each gives
-# it three quarters, so that two may be late.
-PROGRESS_SHARE = 0.25
-PROGRESS_INTERVAL_SECONDS_MAX = 30.0
-# A copy looks at its progress every few seconds; one that does not is left behind.
-CLOSE_TIMEOUT_SECONDS = 30.0
+# How often an executor that waits looks who holds its locks.
+LOOK_SECONDS = 1.0
+# How soon a look that failed is tried again; the group of a lock that is new has no coordinator for
+# a moment, so that only failures for the second time are told.
+RETRY_SECONDS, TELL_SECONDS = 0.5, 5.0
 
 
-class _Running:
-    """A task under way: its thread's link to it, and what was reported of it."""
+class ExecutorState(StrEnum):
+    """Says what an executor does: `waiting` for the locks of its nodes, `reading` the topics at the
+    beginning of a term, `acting`, `stopped` before the start and after the end."""
 
-    def __init__(self) -> None:
-        self.progress = Progress()
-        self.reported_at = time.monotonic()
-        self.bytes_done = -1
-        self._counted = 0
-
-    def take_report(self, interval_seconds: float) -> tuple[int | None, int | None] | None:
-        """Hand out what is worth a report: news, and the last ones are a while ago. What has not
-        grown is none, as it extends nothing."""
-        if time.monotonic() - self.reported_at < interval_seconds:
-            return None
-        report = self.progress.take()
-        if report is None or (
-            report.bytes_done is not None and report.bytes_done <= self.bytes_done
-        ):
-            return None
-        self.reported_at = time.monotonic()
-        self.bytes_done = self.bytes_done if report.bytes_done is None else report.bytes_done
-        return report.bytes_done, report.bytes_total
-
-    def count_rest(self) -> int:
-        """Return the bytes that were copied since the last call, by the newest report."""
-        report = self.progress.newest
-        done = 0 if report is None or report.bytes_done is None else report.bytes_done
-        new, self._counted = max(0, done - self._counted), max(done, self._counted)
-        return new
+    STOPPED = "stopped"
+    WAITING = "waiting"
+    READING = "reading"
+    ACTING = "acting"
 
 
 class Executor:
     """Carries out the moves of some nodes, or of all, on a store, and acknowledges them.
 
-    At most one executor may act for a node: two would copy everything twice. A new one goes on
-    where the last one ended; what was under way it asks of the topics and the store. It works
-    between `start` and `close`, on threads of its own.
+    At most one acts for a node: it holds a lock for each of its nodes, or one for all. Another one
+    waits, and takes over when the holder closes or is gone; what was under way it asks of the
+    topics and the store. One that was replaced, as after it was suspended, stops what it does, says
+    nothing more and waits. It works between `start` and `close`, on threads of its own.
 
     Raises BrokerUnreachable, TopicMissing, AccessRefused or ConnectionUntrusted when it is made.
     """
@@ -94,22 +76,14 @@ class Executor:
         options: Mapping[str, str] | None = None,
     ) -> None:
         """`nodes`: the nodes whose moves it carries out; None: all. `options`: of librdkafka."""
-        self._store = store
-        self._schedule = Schedule(nodes, limits)
+        self._bootstrap, self._prefix, self._options = bootstrap, prefix, options
+        self._store, self._limits, self._retries = store, limits, retries or Retries()
+        self._nodes = None if nodes is None else frozenset(nodes)
         self._reachability = Reachability(bootstrap, LOG.warning)
-        # Moves first: an assignment is then at least as new as the moves that were read.
-        self._reader = CommittedReader(
-            bootstrap,
-            prefix,
-            [MOVES, ASSIGNMENTS],
-            options=options,
-            reachability=self._reachability,
-        )
-        self._sender = Sender(bootstrap, prefix, "executor", options)
+        self._check_topics()
+        self._locks = make_node_locks(bootstrap, prefix, self._nodes, options)
+        self._state = ExecutorState.STOPPED
         self._closing = threading.Event()
-        self._carrier = Carrier(store, retries or Retries(), self._closing)
-        self._running: dict[Task, _Running] = {}
-        self._ended: queue.SimpleQueue[tuple[Task, Result]] = queue.SimpleQueue()
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="executor", daemon=True)
@@ -119,12 +93,24 @@ class Executor:
         """False before `start`, after `close`, and when its thread has failed."""
         return self._thread.is_alive()
 
+    @property
+    def state(self) -> ExecutorState:
+        """What it does now."""
+        return self._state if self.running else ExecutorState.STOPPED
+
+    @property
+    def waits_for(self) -> str | None:
+        """The name of the other executor that holds a lock it waits for, if any."""
+        found = self._locks.waits_for
+        return None if found is None else found[1]
+
     def start(self) -> None:
         """Begin; moves that are open already are taken on."""
         self._thread.start()
 
     def wait_ready(self, timeout_seconds: float) -> bool:
-        """Wait until all that was on the topics at the start is read; returns whether it is."""
+        """Wait until it acts: until it holds its locks, and all that was on the topics then is
+        read; returns whether it does."""
         return self._ready.wait(timeout_seconds)
 
     def serve(self) -> None:
@@ -137,15 +123,13 @@ class Executor:
             self._closing.wait()
 
     def close(self) -> None:
-        """Stop. What is under way is left as it is for the next start. Raises what went wrong
-        meanwhile, and NotDelivered."""
+        """Stop, and let the locks go. What is under way is left as it is for the next start. Raises
+        what went wrong meanwhile, and NotDelivered."""
         self._closing.set()
         if self._thread.ident is not None:
             self._thread.join()
-        self._reader.close()
         if self._failure is not None:
             raise self._failure
-        self._sender.flush()
 
     def __enter__(self) -> Self:
         self.start()
@@ -154,120 +138,106 @@ class Executor:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _check_topics(self) -> None:
+        """Raise what keeps it from its topics, before anything is begun."""
+        reader = make_reader(self._bootstrap, self._options)
+        try:
+            for topic in (MOVES, ASSIGNMENTS, ACKS):
+                present_partitions(reader, full_name(topic, self._prefix))
+        finally:
+            reader.close()
+
     def _run(self) -> None:
         try:
-            for record in self._reader.records_to_end():
-                self._see(record)
-            for replica in self._schedule.begin(self._store.list_replicas()):
-                LOG.warning(
-                    "the store has %s on %s, of which the topics say nothing; it is kept: look "
-                    "whether the prefix is right, then delete it by hand",
-                    replica.shard_id,
-                    replica.node_id,
-                )
-            self._ready.set()
-            while not self._closing.is_set():
-                self._apply(self._schedule.advance(now_ms()))
-                for record in self._reader.poll(POLL_SECONDS):
-                    self._see(record)
-                self._take_ends()
-                self._report_progress()
-                self._sender.poll()
-                self._measure()
-            self._leave()
+            while self._wait_for_locks():
+                try:
+                    self._serve_term()
+                except BrokerUnreachable as error:
+                    LOG.warning("%s; the executor waits, and tries again", error)
         except BaseException as error:  # noqa: BLE001 - shown by close(), in the caller's thread
             LOG.error("the executor has stopped: %s", error)
             self._failure = error
+        finally:
             self._closing.set()
-            self._leave()
+            self._release()
 
-    def _see(self, record: Record) -> None:
-        """Give a record to the schedule; one that cannot be read is told and left out."""
+    def _wait_for_locks(self) -> bool:
+        """Wait until all locks are held; False when it closes first."""
+        self._state = ExecutorState.WAITING
+        told: object = None
+        failing_since: float | None = None
+        while not self._closing.is_set():
+            pause = LOOK_SECONDS
+            try:
+                if self._locks.acquire():
+                    return True
+                failing_since = None
+            except LockLost as error:
+                LOG.info("%s", error)
+            except BrokerUnreachable as error:
+                now, pause = time.monotonic(), RETRY_SECONDS
+                failing_since = failing_since or now
+                if now - failing_since >= TELL_SECONDS and told != "failing":
+                    told = "failing"
+                    LOG.warning("%s; the executor waits, and tries again", error)
+                    metrics.BROKER_AWAY.labels("executor").set(True)
+            else:
+                found = self._locks.waits_for
+                if found is not None and told != found:
+                    told = found
+                    self._tell_holder(*found)
+            self._closing.wait(pause)
+        return False
+
+    def _tell_holder(self, node_id: str, holder: str) -> None:
+        served = "all nodes" if node_id == ALL_NODES else f"node {node_id}"
+        LOG.warning(
+            "another executor acts for %s: %s; this one waits until it closes, its process has "
+            "ended, or it shows no sign of life for %g s",
+            served,
+            holder,
+            LEASE_SECONDS,
+        )
+
+    def _serve_term(self) -> None:
+        """Act until a lock is lost, or until it closes."""
+        self._state = ExecutorState.READING
+        # Moves first: an assignment is then at least as new as the moves that were read.
+        reader = CommittedReader(
+            self._bootstrap,
+            self._prefix,
+            [MOVES, ASSIGNMENTS],
+            options=self._options,
+            reachability=self._reachability,
+        )
+        with reader:
+            schedule = Schedule(self._nodes, self._limits)
+            term = Term(reader, schedule, self._store, self._locks, self._prefix, self._retries)
+            try:
+                self._act(term)
+            except (LockLost, BrokerUnreachable) as error:
+                LOG.warning("%s; the executor stops what it does, and waits", error)
+                term.stop(is_holding=False)
+                term.wait_stopped(self._closing)
+            except BaseException:
+                term.stop(is_holding=False)
+                raise
+
+    def _act(self, term: Term) -> None:
         try:
-            key = record.key or ""
-            if record.topic == MOVES:
-                move = None if record.raw is None else Move.parse(record.value or {})
-                self._schedule.see_move(key, move)
-            else:
-                seen = None if record.raw is None else ShardAssignment.parse(record.value or {})
-                self._schedule.see_assignment(parse_shard_key(key), seen)
-        except (KeyError, ValueError) as error:
-            place = f"{record.topic} partition {record.partition} offset {record.offset}"
-            LOG.error("the record at %s cannot be read and is left out: %s", place, error)
-            metrics.UNREADABLE.labels(record.topic).inc()
+            term.begin()
+            self._state = ExecutorState.ACTING
+            self._ready.set()
+            while not self._closing.is_set():
+                term.step()
+                metrics.BROKER_AWAY.labels("executor").set(self._reachability.is_away)
+        finally:
+            self._ready.clear()
+        term.stop(is_holding=True)
+        term.flush()
 
-    def _measure(self) -> None:
-        carried = sum(task.kind is TaskKind.CARRY_OUT for task in self._running)
-        metrics.MOVES_UNDER_WAY.set(carried)
-        metrics.UNCONFIRMED.set(self._sender.unconfirmed)
-        metrics.BROKER_AWAY.labels("executor").set(self._reachability.is_away)
-
-    def _apply(self, effects: Iterable[Effect]) -> None:
-        for effect in effects:
-            if isinstance(effect, Start):
-                self._begin(effect.task)
-            elif isinstance(effect, CallOff):
-                self._running[effect.task].progress.call_off()
-            else:
-                self._say(effect)
-
-    def _begin(self, task: Task) -> None:
-        LOG.info("%s of %s begins", task.kind, task.shard_id)
-        running = self._running[task] = _Running()
-
-        def work() -> None:
-            result = Result(Ending.ABANDONED)
-            try:
-                result = self._carrier.run(task, running.progress)
-            finally:
-                self._ended.put((task, result))
-
-        threading.Thread(target=work, name=f"executor-{task.shard_id}", daemon=True).start()
-
-    def _take_ends(self) -> None:
-        while not self._ended.empty():
-            task, (ending, reason) = self._ended.get()
-            LOG.info("%s of %s has ended: %s", task.kind, task.shard_id, ending)
-            metrics.TASKS.labels(task.kind, ending).inc()
-            metrics.BYTES_COPIED.inc(self._running.pop(task).count_rest())
-            self._apply(self._schedule.finish(task, ending, reason))
-
-    def _report_progress(self) -> None:
-        for task, running in self._running.items():
-            metrics.BYTES_COPIED.inc(running.count_rest())
-            if task.kind is not TaskKind.CARRY_OUT or task.move is None:
-                continue
-            move = self._schedule.latest(task.move)
-            lease_seconds = (move.deadline_ms - move.issued_at_ms) / 1000
-            interval = min(lease_seconds * PROGRESS_SHARE, PROGRESS_INTERVAL_SECONDS_MAX)
-            report = running.take_report(interval)
-            if report is not None and not running.progress.is_called_off:
-                done, total = report
-                fields = {"bytes_done": done, "bytes_total": total}
-                self._say(Say.of("MoveProgressed", move), f":{now_ms()}", fields)
-
-    def _say(self, said: Say, occasion: str = "", details: Mapping[str, Any] | None = None) -> None:
-        move, (stream, shard) = said.move, said.shard_id
-        fields = {"stream": stream, "shard": shard, "node_id": said.node_id, "reason": said.reason}
-        about = f"{said.shard_id}:{said.node_id}:{now_ms()}"
-        if move is not None:
-            fields |= {"move_id": move.move_id, "uid": move.uid}
-            about = f"{move.move_id}:{move.reminded}"
-        LOG.info("%s of %s", said.message, said.shard_id)
-        message = make_message(getattr(acks, said.message), {**fields, **(details or {})})
-        self._sender.send(ACKS, message, f"{said.message}:{about}{occasion}")
-        metrics.ACKNOWLEDGEMENTS.labels(said.message).inc()
-
-    def _leave(self) -> None:
-        """Let everything under way stop where it is, and wait for it a while."""
-        for running in self._running.values():
-            running.progress.call_off()
-        deadline = time.monotonic() + CLOSE_TIMEOUT_SECONDS
-        while self._running and time.monotonic() < deadline:
-            try:
-                self._ended.put(self._ended.get(timeout=POLL_SECONDS))
-            except queue.Empty:
-                continue
-            self._take_ends()
-        for task in self._running:
-            LOG.warning("%s of %s does not stop and is left behind", task.kind, task.shard_id)
+    def _release(self) -> None:
+        try:
+            self._locks.release()
+        except StreamingError as error:
+            LOG.warning("a lock is not released, and ends by itself: %s", error)

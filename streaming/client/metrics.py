@@ -1,8 +1,8 @@
 """Counts what executors and views do, as Prometheus metrics of the process.
 
-`executor.py`, `carrying.py` and `placement_view.py` count here. The metrics are in the default
-registry of `prometheus_client`, so that a program that serves its own metrics serves these with
-them (`prometheus_client.start_http_server`). Amounts are in bytes, times in seconds.
+`term.py`, `carrying.py`, `node_locks.py` and `placement_view.py` count here. The metrics are in the
+default registry of `prometheus_client`, so that a program that serves its own metrics serves these
+with them (`prometheus_client.start_http_server`). Amounts are in bytes, times in seconds.
 """
 
 from __future__ import annotations
@@ -38,6 +38,14 @@ BROKER_AWAY = Gauge(
     "placement_client_broker_away",
     "1 while no broker answers, by reader (executor, view).",
     ["reader"],
+)
+LOCK_HELD = Gauge(
+    "placement_client_lock_held",
+    "1 while this process holds the lock of a node and acts for it, 0 while it waits; * are all.",
+    ["node"],
+)
+LOCKS_LOST = Counter(
+    "placement_client_locks_lost_total", "Times that another executor has taken over a held lock."
 )
 VIEW_NEWEST_RECORD = Gauge(
     "placement_client_view_newest_record_timestamp_seconds",

@@ -1,6 +1,7 @@
 """Writes input messages: checked before they are sent, in order per key, sent until they arrive.
 
-The executor, the requester and the node's agent each have a `Sender`. The producer is idempotent
+The requester and the node's agent each have a `Sender`; the executor writes its records under its
+locks (`node_locks.py`). The producer is idempotent
 and waits for all copies; a record that the client gave up, as after minutes without a broker, is
 sent again.
 """
@@ -20,7 +21,7 @@ from pydantic import ValidationError
 from schemas.base import Message, describe
 from schemas.envelope import encode_headers
 from schemas.topics import full_name
-from streaming.brokers import make_producer
+from streaming.brokers import ProducerRecord, make_producer
 from streaming.errors import AccessRefused, StreamingError
 
 if TYPE_CHECKING:
@@ -75,18 +76,10 @@ class Sender:
         """Put a message in the queue, and return. `topic`: its short name; `identity`: the record's
         id, which a repetition shares. Raises AccessRefused where an earlier record was refused."""
         self._raise_refusal()
-        key = message.record_key()
-        headers = encode_headers(
-            type(message).__name__,
-            cell=self._name,
-            id=identity or uuid.uuid4().hex,
-            subject=key,
-            time_ms=now_ms(),
-        )
-        value = orjson.dumps(message.model_dump(mode="json", exclude_none=True))
+        record = encode_record(self._prefix, self._name, topic, message, identity)
         with self._lock:
             self._unconfirmed += 1
-        self._produce(full_name(topic, self._prefix), key.encode(), value, [*headers])
+        self._produce(*record)
 
     def poll(self) -> None:
         """Take note of what has arrived; to be called now and then. Raises AccessRefused."""
@@ -109,7 +102,9 @@ class Sender:
         if self._refusal is not None:
             raise self._refusal
 
-    def _produce(self, topic: str, key: bytes, value: bytes, headers: list[Any]) -> None:
+    def _produce(
+        self, topic: str, key: bytes, value: bytes, headers: tuple[tuple[str, bytes | None], ...]
+    ) -> None:
         def note(error: KafkaError | None, _: SentMessage) -> None:
             if error is None or error.code() in _REFUSALS:
                 with self._lock:
@@ -126,11 +121,28 @@ class Sender:
 
         while True:
             try:
-                self._producer.produce(topic, value, key, headers=headers, on_delivery=note)
+                self._producer.produce(topic, value, key, headers=[*headers], on_delivery=note)
             except BufferError:
                 self._producer.poll(QUEUE_FULL_WAIT_SECONDS)
             else:
                 return
+
+
+def encode_record(
+    prefix: str, name: str, topic: str, message: Message, identity: str | None = None
+) -> ProducerRecord:
+    """Encode a message as a record of a topic, given by its short name. `name`: who speaks;
+    `identity`: the record's id, which a repetition shares."""
+    key = message.record_key()
+    headers = encode_headers(
+        type(message).__name__,
+        cell=name,
+        id=identity or uuid.uuid4().hex,
+        subject=key,
+        time_ms=now_ms(),
+    )
+    value = orjson.dumps(message.model_dump(mode="json", exclude_none=True))
+    return ProducerRecord(full_name(topic, prefix), key.encode(), value, (*headers,))
 
 
 def make_message(kind: type[_Model], fields: Mapping[str, Any]) -> _Model:

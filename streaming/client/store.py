@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streaming.client.moves import Move
+    from streaming.client.permit import Permit
 
 
 class MoveRefused(StreamingError):
@@ -38,11 +39,16 @@ class Report(NamedTuple):
 class Progress:
     """Carries a copy's reports out, and the word that it is to stop in.
 
-    Call it now and then, at least every few seconds: `progress(bytes_done, bytes_total)`. `newest`
-    is the last report, None before the first. Safe for threads.
+    Call it now and then, at least every few seconds: `progress(bytes_done, bytes_total)`. While the
+    executor cannot prove that it alone acts for the node, as when no broker answers, a call waits.
+    `newest` is the last report, None before the first. Safe for threads.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, permit: Permit | None = None) -> None:
+        """`permit`: of the executor's term; without one calls never wait."""
+        self._permit = permit
+        # False where a call must not wait, as on the loop of asyncio.
+        self.may_wait = True
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._report: Report | None = None
@@ -59,9 +65,18 @@ class Progress:
         """Return whether the copy is to stop."""
         return self._stopped.is_set()
 
+    @property
+    def is_held_up(self) -> bool:
+        """Return whether a call would wait now."""
+        return self._permit is not None and not self._permit.is_valid
+
     def check(self) -> None:
-        """Raise MoveCalledOff when the copy is to stop."""
-        if self._stopped.is_set():
+        """Wait while it is not known whether the executor may act; raise MoveCalledOff when the
+        copy is to stop."""
+        may_act = True
+        if self._permit is not None and self.may_wait:
+            may_act = self._permit.wait(self._stopped.is_set)
+        if self._stopped.is_set() or not may_act:
             raise MoveCalledOff("the move is not wanted any more")
 
     def wait(self, seconds: float) -> bool:

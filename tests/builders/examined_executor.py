@@ -11,10 +11,10 @@ from typing import Any
 from confluent_kafka import Consumer
 
 from deploy.examples.executor import Files
-from streaming.brokers import reader
-from streaming.client import Executor, Move, Progress, Replica, Retries
+from streaming.brokers import ProducerRecord, reader
+from streaming.client import Executor, Move, Progress, Replica, Retries, term
 from streaming.client.schedule import Schedule
-from streaming.client.sender import Sender
+from streaming.client.term import Term
 
 PAUSE_SECONDS = 0.05
 
@@ -45,12 +45,13 @@ def break_acknowledge() -> None:
 
 def break_well_formed() -> None:
     """Names the shard as text."""
-    said = Sender._produce
+    encoded = vars(term)["encode_record"]
 
-    def misspell(self: Sender, topic: str, key: bytes, value: bytes, headers: list[Any]) -> None:
-        said(self, topic, key, value.replace(b'"shard":0', b'"shard":"0"'), headers)
+    def misspell(*words: Any) -> ProducerRecord:
+        record = encoded(*words)
+        return record._replace(value=record.value.replace(b'"shard":0', b'"shard":"0"'))
 
-    Sender._produce = misspell
+    vars(term)["encode_record"] = misspell
 
 
 def break_committed() -> None:
@@ -175,9 +176,9 @@ def choose_moves(may_begin: Any) -> None:
 
 
 def keep_silent_about(message: str, after: int = 0) -> None:
-    said, heard = Executor._say, dict[str, int]()
+    said, heard = Term._say, dict[str, int]()
 
-    def say(self: Executor, effect: Any, *more: Any) -> None:
+    def say(self: Term, effect: Any, *more: Any) -> None:
         if effect.message == message:
             key = str(effect.shard_id)
             heard[key] = heard.get(key, 0) + 1
@@ -185,7 +186,7 @@ def keep_silent_about(message: str, after: int = 0) -> None:
                 return
         said(self, effect, *more)
 
-    Executor._say = say
+    Term._say = say
 
 
 if __name__ == "__main__":

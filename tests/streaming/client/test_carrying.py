@@ -10,8 +10,9 @@ import pytest
 
 from streaming.client.carrying import Carrier, Result, Retries
 from streaming.client.moves import Move, Replica, ShardId
+from streaming.client.permit import POLL_SECONDS, Permit
 from streaming.client.schedule import Ending, Task, TaskKind
-from streaming.client.store import MoveRefused, Progress, ReplicaStore
+from streaming.client.store import MoveCalledOff, MoveRefused, Progress, ReplicaStore
 
 SHARD = ShardId("orders", 0)
 MOVE = Move("m1", "replace", "orders", 0, 2, "issued", 1_000, 0, remove="a", add="d", source="b")
@@ -51,7 +52,13 @@ class Told(ReplicaStore):
 
 def run(store: Told, task: Task, progress: Progress | None = None) -> Result:
     retries = Retries(attempts_max=3, pause_seconds=0)
-    return Carrier(store, retries, threading.Event()).run(task, progress or Progress())
+    return Carrier(store, retries, valid()).run(task, progress or Progress())
+
+
+def valid() -> Permit:
+    permit = Permit()
+    permit.extend(float("inf"))
+    return permit
 
 
 def carry(store: Told, move: Move = MOVE, *, is_resumed: bool = False) -> Result:
@@ -125,17 +132,61 @@ def test_a_replica_that_is_there_is_not_created() -> None:
     assert store.calls == ["create"]
 
 
-def test_closing_leaves_what_is_under_way() -> None:
-    closing, progress = threading.Event(), Progress()
-
-    def close() -> None:
-        closing.set()
-        progress.call_off()
-
-    store = Told(during=close)
-    carrier = Carrier(store, Retries(pause_seconds=0), closing)
-    result = carrier.run(Task(TaskKind.CARRY_OUT, SHARD, MOVE), progress)
+def test_the_end_of_a_term_leaves_what_is_under_way() -> None:
+    permit = valid()
+    store = Told(during=permit.end)
+    carrier = Carrier(store, Retries(pause_seconds=0), permit)
+    result = carrier.run(Task(TaskKind.CARRY_OUT, SHARD, MOVE), Progress(permit))
     assert (result.ending, store.calls) == (Ending.ABANDONED, ["copy"])
+    task = Task(TaskKind.DELETE, SHARD, replica=Replica("orders", 0, "a"))
+    assert carrier.run(task, Progress(permit)).ending is Ending.ABANDONED
+    assert store.calls == ["copy"]
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        Task(TaskKind.CARRY_OUT, SHARD, MOVE),
+        Task(TaskKind.DELETE, SHARD, replica=Replica("orders", 0, "a")),
+    ],
+)
+def test_nothing_is_done_while_it_is_not_known_whether_the_executor_may_act(task: Task) -> None:
+    store, permit = Told(), Permit()
+    results: list[Result] = []
+
+    def work() -> None:
+        results.append(Carrier(store, Retries(), permit).run(task, Progress(permit)))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(2 * POLL_SECONDS)
+    assert (thread.is_alive(), store.calls) == (True, [])
+    permit.extend(float("inf"))
+    thread.join()
+    assert results == [Result(Ending.COMPLETED)]
+    assert len(store.calls) == 1
+
+
+def test_a_copy_waits_in_its_progress_while_the_permit_has_run_out() -> None:
+    now = [0.0]
+    permit = Permit(lambda: now[0])
+    permit.extend(10.0)
+    progress = Progress(permit)
+    progress(1)
+    now[0] = 10.0
+    assert progress.is_held_up
+    thread = threading.Thread(target=progress, args=(2,))
+    thread.start()
+    thread.join(2 * POLL_SECONDS)
+    assert thread.is_alive()
+    assert progress.newest == (1, None)
+    permit.extend(20.0)
+    thread.join()
+    assert progress.newest == (2, None)
+    now[0] = 20.0
+    progress.call_off()
+    with pytest.raises(MoveCalledOff):
+        progress(3)
 
 
 def test_pauses_grow_to_their_bound() -> None:
