@@ -12,7 +12,7 @@ from streaming.client.aio import (
     AsyncRequester,
 )
 from streaming.client.carrying import Retries
-from streaming.client.executor import Executor
+from streaming.client.executor import Executor, ExecutorState
 from streaming.client.moves import Move, Replica, ShardAssignment, ShardId
 from streaming.client.node_agent import DrainRefused, NodeAgent, NodeIdTaken
 from streaming.client.placement_view import (
@@ -44,6 +44,7 @@ __all__ = [
     "DrainRefused",
     "EpochAwaited",
     "Executor",
+    "ExecutorState",
     "Limits",
     "LocationMalformed",
     "MessageRefused",
