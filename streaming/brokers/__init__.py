@@ -17,6 +17,7 @@ from streaming.brokers.clients import (
 )
 from streaming.brokers.leader_lock import (
     LEASE_SECONDS,
+    RENEW_SECONDS,
     Holder,
     KafkaLockStore,
     LeaderLock,
@@ -32,6 +33,7 @@ __all__ = [
     "CONNECT_TIMEOUT_SECONDS",
     "FENCE_TIMEOUT_SECONDS",
     "LEASE_SECONDS",
+    "RENEW_SECONDS",
     "TRANSACTION_TIMEOUT_MS",
     "CallHangs",
     "CommittedReader",

@@ -134,17 +134,29 @@ class LeaderLock:
             if self._clock() - self._proved_at >= RENEW_SECONDS:
                 self.renew()
             return True
+        if not self.is_free():
+            return False
+        self._seen = None
+        self._take()
+        return True
+
+    def is_free(self) -> bool:
+        """Return whether no other process holds the lock, which is not taken. Raises
+        BrokerUnreachable, AccessRefused."""
         try:
             found = self._store.read()
         except StreamingError:
             # Nobody could write while no broker answered: the holder has its whole time again.
             self._seen = None
             raise
-        if not self._is_free(found):
+        if found is None or not found.held or found.id == self._id:
+            return True
+        if found.process is not None and found.process.has_ended():
+            return True
+        if self._seen is None or self._seen[0] != found:
+            self._seen = (found, self._clock())
             return False
-        self._seen = None
-        self._take()
-        return True
+        return self._clock() - self._seen[1] >= LEASE_SECONDS
 
     def renew(self, records: Sequence[ProducerRecord] = ()) -> None:
         """Prove that the lock is still held, as has to be done before each change, and commit
@@ -210,16 +222,6 @@ class LeaderLock:
     def _describe(self, *, held: bool = True) -> Holder:
         count = self._count if held else self._count + 1
         return Holder(self.name, self._id, count, held, self._process)
-
-    def _is_free(self, found: Holder | None) -> bool:
-        if found is None or not found.held or found.id == self._id:
-            return True
-        if found.process is not None and found.process.has_ended():
-            return True
-        if self._seen is None or self._seen[0] != found:
-            self._seen = (found, self._clock())
-            return False
-        return self._clock() - self._seen[1] >= LEASE_SECONDS
 
 
 class KafkaLockStore:

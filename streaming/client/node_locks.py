@@ -2,7 +2,8 @@
 
 `executor.py` waits here until it holds them; `term.py` commits its acknowledgements through them.
 Each is a transactional id with a record of who holds it (`streaming.brokers`): one for each node
-that the executor names, or one for all nodes.
+that the executor names, or one for all nodes. Who acts for single nodes looks at the lock of all,
+too, and gives way: a prefix has executors of the one kind or of the other.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from schemas.access import ALL_NODES, executor_lock_id
-from streaming.brokers import KafkaLockStore, LeaderLock, LockLost
+from streaming.brokers import RENEW_SECONDS, KafkaLockStore, LeaderLock, LockLost
 from streaming.client import metrics
 from streaming.errors import BrokerUnreachable, StreamingError
 
@@ -80,7 +81,8 @@ class NodeLocks:
         lock."""
         names = [ALL_NODES] if nodes is None else sorted(set(nodes))
         self._locks = {name: _NodeLock(LeaderLock(make_store(name), clock=clock)) for name in names}
-        self._serves_all = nodes is None
+        self._of_all = None if nodes is None else LeaderLock(make_store(ALL_NODES), clock=clock)
+        self._look_at = float("-inf")
         self._clock = clock
         self._term = 0
         self._is_doubtful = False
@@ -101,6 +103,9 @@ class NodeLocks:
     def acquire(self) -> bool:
         """Return whether all locks are held, with nothing to be said; `waits_for` is else a node
         and the name of who holds its lock. Raises BrokerUnreachable, AccessRefused, LockLost."""
+        if self._of_all is not None and not self._of_all.is_free():
+            self.waits_for = (ALL_NODES, self._of_all.holder or "another executor")
+            return False
         for name, each in self._locks.items():
             each.forget()
             if not each.lock.is_held():
@@ -113,7 +118,7 @@ class NodeLocks:
 
     def put(self, node_id: str | None, record: ProducerRecord) -> None:
         """Let a record about a node's move or replica be said with the next commit."""
-        self._locks[ALL_NODES if self._serves_all else str(node_id)].pending.append(record)
+        self._locks[ALL_NODES if self._of_all is None else str(node_id)].pending.append(record)
 
     def commit(self) -> bool:
         """Say what is pending, and renew the locks when they are due.
@@ -126,6 +131,7 @@ class NodeLocks:
         try:
             if self._is_doubtful:
                 self._hold_again()
+            self._give_way()
             for each in self._locks.values():
                 each.commit()
         except BrokerUnreachable:
@@ -140,14 +146,26 @@ class NodeLocks:
     def release(self) -> None:
         """Let go of all. Raises the first failure; those locks end by themselves."""
         failures: list[StreamingError] = []
-        for each in self._locks.values():
+        locks = [each.lock for each in self._locks.values()]
+        for lock in locks if self._of_all is None else (*locks, self._of_all):
             try:
-                each.lock.release()
+                lock.release()
             except StreamingError as error:
                 failures.append(error)
         self._measure(is_held=False)
         if failures:
             raise failures[0]
+
+    def _give_way(self) -> None:
+        """Raise LockLost where an executor for all nodes has come."""
+        if self._of_all is None or self._clock() < self._look_at:
+            return
+        if not self._of_all.is_free():
+            raise LockLost(
+                f"{self._of_all.holder} acts for all nodes: let all executors under this prefix "
+                "name their nodes, or none"
+            )
+        self._look_at = self._clock() + RENEW_SECONDS
 
     def _hold_again(self) -> None:
         """Take up again what could not be renewed. Raises LockLost where another had it."""

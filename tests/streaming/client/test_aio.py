@@ -23,6 +23,8 @@ from streaming.client import (
     Replica,
     ShardId,
 )
+from streaming.client.aio import CopyHeldUp, _OnLoop
+from streaming.client.permit import Permit
 from streaming.conformance.reconciler import PlayedShard, StandIn
 from streaming.errors import StreamingError
 from tests.systems.waiting import until
@@ -120,6 +122,29 @@ def test_moves_are_carried_out_and_called_off_on_the_loop(bootstrap: str, prefix
     assert said(bootstrap, prefix).count("MoveCompleted") == 1
     assert counted("copied_bytes_total") - copied == 2000
     assert counted("acknowledgements_total", message="MoveCompleted") == completed + 1
+
+
+def test_a_copy_on_the_loop_is_cancelled_while_the_executor_may_not_act() -> None:
+    permit = Permit()
+    permit.extend(float("inf"))
+    progress = Progress(permit)
+    move = Move("m1", "add", "orders", 0, 2, "issued", 1_000, 0, add="d")
+
+    async def play() -> None:
+        store = Memory()
+        copying = asyncio.create_task(
+            asyncio.to_thread(_OnLoop(store, asyncio.get_running_loop()).copy, move, progress)
+        )
+        await asyncio.to_thread(until, lambda: store.copying, "the copy has begun")
+        permit.extend(float("-inf"))
+        # On the loop a call does not wait: everything else on it would wait, too.
+        progress(1)
+        with pytest.raises(CopyHeldUp):
+            await copying
+        assert store.cancelled == ["m1"]
+
+    asyncio.run(play())
+    assert (progress.may_wait, progress.is_called_off) == (True, False)
 
 
 def test_requests_are_awaited(bootstrap: str, prefix: str) -> None:
