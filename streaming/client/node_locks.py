@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 # Written in well under a second; the rest waits for the next transaction.
 RECORDS_PER_COMMIT_MAX = 1000
+# Behind the id of a lock: under this name one that waits tries its rights. No node has a slash in
+# its id.
+PROBE = "/probe"
 # How soon a commit that failed is tried again.
 RETRY_SECONDS = 1.0
 
@@ -78,12 +81,13 @@ class NodeLocks:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`nodes`: the nodes that are served; None: all. `make_store`: makes the store of a node's
-        lock."""
+        lock, which is not used before `acquire`."""
         names = [ALL_NODES] if nodes is None else sorted(set(nodes))
         self._locks = {name: _NodeLock(LeaderLock(make_store(name), clock=clock)) for name in names}
         self._of_all = None if nodes is None else LeaderLock(make_store(ALL_NODES), clock=clock)
         self._look_at = float("-inf")
         self._clock = clock
+        self._probe: LockStore | None = make_store(f"{next(iter(self._locks), '')}{PROBE}")
         self._term = 0
         self._is_doubtful = False
         self._retry_at = float("-inf")
@@ -103,15 +107,10 @@ class NodeLocks:
     def acquire(self) -> bool:
         """Return whether all locks are held, with nothing to be said; `waits_for` is else a node
         and the name of who holds its lock. Raises BrokerUnreachable, AccessRefused, LockLost."""
-        if self._of_all is not None and not self._of_all.is_free():
-            self.waits_for = (ALL_NODES, self._of_all.holder or "another executor")
+        self.waits_for = self._find_holder()
+        if self.waits_for is not None:
+            self._try_rights()
             return False
-        for name, each in self._locks.items():
-            each.forget()
-            if not each.lock.is_held():
-                self.waits_for = (name, each.lock.holder or "another executor")
-                return False
-        self.waits_for = None
         self._term, self._is_doubtful = self._sum_terms(), False
         self._measure(is_held=True)
         return True
@@ -155,6 +154,23 @@ class NodeLocks:
         self._measure(is_held=False)
         if failures:
             raise failures[0]
+
+    def _find_holder(self) -> tuple[str, str] | None:
+        """Take the locks that are free; return the first that is not, and who holds it."""
+        if self._of_all is not None and not self._of_all.is_free():
+            return ALL_NODES, self._of_all.holder or "another executor"
+        for name, each in self._locks.items():
+            each.forget()
+            if not each.lock.is_held():
+                return name, each.lock.holder or "another executor"
+        return None
+
+    def _try_rights(self) -> None:
+        """Raise AccessRefused where it could not take a lock: now, not when it is needed."""
+        if self._probe is not None:
+            self._probe.take()
+            self._probe.close()
+            self._probe = None
 
     def _give_way(self) -> None:
         """Raise LockLost where an executor for all nodes has come."""

@@ -7,6 +7,7 @@ from streaming.brokers import LEASE_SECONDS, RENEW_SECONDS, LockLost, ProducerRe
 from streaming.brokers.leader_lock import ACT_SECONDS
 from streaming.client import node_locks
 from streaming.client.node_locks import RETRY_SECONDS, NodeLocks
+from streaming.errors import BrokerUnreachable
 from tests.builders.lock_stores import LockLog, MemoryLockStore
 
 
@@ -54,7 +55,9 @@ def test_an_executor_for_all_nodes_has_one_lock(fleet: Fleet) -> None:
     for node_id in ("a", "b", None):
         locks.put(node_id, record(1))
     assert locks.commit()
-    assert {name: len(log.records) for name, log in fleet.logs.items()} == {ALL_NODES: 3}
+    assert {name: len(log.records) for name, log in fleet.logs.items() if log.epoch} == {
+        ALL_NODES: 3
+    }
 
 
 def test_executors_that_share_a_node_do_not_act_together(fleet: Fleet) -> None:
@@ -83,6 +86,18 @@ def test_who_acts_for_a_node_gives_way_to_who_acts_for_all(fleet: Fleet) -> None
     assert of_one.waits_for[0] == ALL_NODES
     of_all.release()
     assert of_one.acquire()
+
+
+def test_who_waits_tries_its_rights_once(fleet: Fleet) -> None:
+    first, second = fleet.locks("a"), fleet.locks("a")
+    assert first.acquire()
+    fleet.logs["a/probe"].unreachable = True
+    with pytest.raises(BrokerUnreachable):
+        second.acquire()
+    fleet.logs["a/probe"].unreachable = False
+    for _ in range(3):
+        assert not second.acquire()
+    assert fleet.logs["a/probe"].epoch == 1
 
 
 def test_what_was_not_said_in_time_is_not_said_later(fleet: Fleet) -> None:
