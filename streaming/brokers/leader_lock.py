@@ -146,8 +146,7 @@ class LeaderLock:
         try:
             found = self._store.read()
         except StreamingError:
-            # Nobody could write while no broker answered: the holder has its whole time again.
-            self._seen = None
+            self.reset_patience()
             raise
         if found is None or not found.held or found.id == self._id:
             return True
@@ -157,6 +156,10 @@ class LeaderLock:
             self._seen = (found, self._clock())
             return False
         return self._clock() - self._seen[1] >= LEASE_SECONDS
+
+    def reset_patience(self) -> None:
+        """Give the holder its whole time again: while no broker answered, it could not write."""
+        self._seen = None
 
     def renew(self, records: Sequence[ProducerRecord] = ()) -> None:
         """Prove that the lock is still held, as has to be done before each change, and commit

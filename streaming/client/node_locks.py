@@ -8,6 +8,7 @@ too, and gives way: a prefix has executors of the one kind or of the other.
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from streaming.brokers import LockStore, ProducerRecord
 
+LOG = logging.getLogger("streaming.client")
 # Written in well under a second; the rest waits for the next transaction.
 RECORDS_PER_COMMIT_MAX = 1000
 # Behind the id of a lock: under this name one that waits tries its rights. No node has a slash in
@@ -107,7 +109,13 @@ class NodeLocks:
     def acquire(self) -> bool:
         """Return whether all locks are held, with nothing to be said; `waits_for` is else a node
         and the name of who holds its lock. Raises BrokerUnreachable, AccessRefused, LockLost."""
-        self.waits_for = self._find_holder()
+        try:
+            self.waits_for = self._find_holder()
+        except BrokerUnreachable:
+            # One of them was asked; none of their holders could write.
+            for each in self._locks.values():
+                each.lock.reset_patience()
+            raise
         if self.waits_for is not None:
             self._try_rights()
             return False
@@ -130,10 +138,13 @@ class NodeLocks:
         try:
             if self._is_doubtful:
                 self._hold_again()
-            self._give_way()
             for each in self._locks.values():
                 each.commit()
-        except BrokerUnreachable:
+            # Last: a question that is not answered keeps no lock from being renewed.
+            self._give_way()
+        except BrokerUnreachable as error:
+            level = logging.DEBUG if self._is_doubtful else logging.WARNING
+            LOG.log(level, "%s; nothing is begun until it is known who holds the lock", error)
             self._is_doubtful, self._retry_at = True, self._clock() + RETRY_SECONDS
             return False
         except LockLost:
@@ -191,6 +202,7 @@ class NodeLocks:
         if self._sum_terms() != self._term:
             raise LockLost("another executor has held the lock meanwhile, and has let go")
         self._is_doubtful = False
+        LOG.warning("the locks are still held: the executor goes on")
 
     def _sum_terms(self) -> int:
         return sum(each.lock.term for each in self._locks.values())

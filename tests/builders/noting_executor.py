@@ -39,6 +39,7 @@ class Noting(Files):
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level="INFO", format="%(message)s")
+    logging.basicConfig(level="INFO", format="%(asctime)s %(message)s")
+    logging.getLogger("streaming.client").setLevel("DEBUG")
     at = (os.environ["KAFKA_BOOTSTRAP"], os.environ["TOPIC_PREFIX"])
     Executor(*at, Noting(), nodes=sys.argv[1:] or None).serve()
