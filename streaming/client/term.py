@@ -166,8 +166,9 @@ class Term:
     def flush(self) -> None:
         """Say what is left to be said. Raises NotDelivered, LockLost, AccessRefused."""
         deadline = time.monotonic() + FLUSH_TIMEOUT_SECONDS
-        while not self._locks.commit() and time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)
+        while self._locks.unconfirmed and time.monotonic() < deadline:
+            if not self._locks.commit():
+                time.sleep(POLL_SECONDS)
         if self._locks.unconfirmed:
             raise NotDelivered(
                 f"{self._locks.unconfirmed} acknowledgements have not reached a broker within "

@@ -5,15 +5,12 @@ is told so in one line. No secret is seen on the way.
 """
 
 import json
-import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from kafka import KafkaAdminClient
 from kafka.admin import (
     ACL,
     ACLFilter,
@@ -27,123 +24,36 @@ from kafka.admin import (
 )
 from typer.testing import CliRunner, Result
 
-from schemas.access import PROBE_SUFFIX, ROLES, WRITERS, bridge_lock_id, executor_lock_id, grants
+from schemas.access import PROBE_SUFFIX, WRITERS, bridge_lock_id
 from schemas.acks import MoveStopped
 from schemas.inputs import NodeLivenessReported, NodeUnregistered, StreamDropped
-from schemas.topics import ACKS, CATALOGUE
-from streaming.administration import apply_topics
-from streaming.brokers import CommittedReader, KafkaLockStore, LeaderLock
+from schemas.topics import CATALOGUE
+from streaming.brokers import KafkaLockStore, LeaderLock
 from streaming.cli.main import app
-from streaming.client import Executor, Replica, ReplicaStore
-from streaming.conformance.reconciler import PlayedShard, StandIn
-from streaming.errors import AccessRefused, BrokerUnreachable
+from streaming.errors import BrokerUnreachable
 from streaming.kafka_bridge import KafkaAdmin, KafkaTopics, Observer
 from streaming.kafka_bridge.admin_client import LEADER_ENTRIES, LEADER_RATE
 from streaming.runtime import EmbeddedBroker
-from streaming.settings import admin_client_options
 from tests.systems.application import PATIENT, Application
+from tests.systems.guarded_broker import Right, administering, guarded_broker, options, password
 from tests.systems.topics import Inputs, Outputs
 from tests.systems.waiting import until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 PREFIX = "guarded."
-# Where a stand-in issues moves, for executors: state that no reconciler goes on from.
-MOVES_PREFIX = "moves."
-RESOURCES = {
-    "topic": ResourceType.TOPIC,
-    "transactional-id": ResourceType.TRANSACTIONAL_ID,
-    "group": ResourceType.GROUP,
-    "cluster": ResourceType.CLUSTER,
-}
-
-
-LOCKS = executor_lock_id(MOVES_PREFIX, "")
 # Users that lack one right of a role: the resource that it is on, and what they may not do there.
-SHORT_OF = {
-    "unwritten": (PREFIX, "reconciler", "topic", f"{PREFIX}decisions.v1", "WRITE"),
-    "unfenced": (PREFIX, "reconciler", "transactional-id", f"{PREFIX}main{PROBE_SUFFIX}", "WRITE"),
-    "unlocked": (MOVES_PREFIX, "executors", "transactional-id", LOCKS, "WRITE"),
-    "unnamed": (MOVES_PREFIX, "executors", "group", LOCKS, "READ"),
-    "unheard": (MOVES_PREFIX, "executors", "topic", f"{MOVES_PREFIX}acks.v1", "WRITE"),
+SHORT_OF: dict[str, Right] = {
+    "unwritten": ("reconciler", "topic", f"{PREFIX}decisions.v1", "WRITE"),
+    "unfenced": ("reconciler", "transactional-id", f"{PREFIX}main{PROBE_SUFFIX}", "WRITE"),
 }
-
-
-def password(user: str) -> str:
-    return f"pass-of-{user}"
-
-
-def options(user: str) -> dict[str, str]:
-    return {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": user,
-        "sasl.password": password(user),
-    }
 
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[EmbeddedBroker]:
     """A broker with a user for each role, each with the rights of its role alone."""
-    users = "".join(
-        f' user_{user}="{password(user)}"' for user in ("root", "nobody", *SHORT_OF, *ROLES)
-    )
-    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-    login = f'{module} username="root" password="{password("root")}"{users};'
-    properties = {
-        "listener.name.client.sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.client.plain.sasl.jaas.config": login,
-        "sasl.mechanism.inter.broker.protocol": "PLAIN",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        # The controller's own listener knows no users; clients cannot reach it by that name.
-        "super.users": "User:root;User:ANONYMOUS",
-    }
-    broker = EmbeddedBroker(
-        properties=properties, protocol="SASL_PLAINTEXT", options=options("root")
-    )
-    with broker:
-        with administering(broker) as admin:
-            given = [
-                acl
-                for prefix in (PREFIX, MOVES_PREFIX)
-                for grant in grants(prefix)
-                for acl in acls(grant)
-            ]
-            admin.create_acls([*given, *(acl for user in SHORT_OF for acl in acls_short_of(user))])
+    with guarded_broker(PREFIX, SHORT_OF) as broker:
         yield broker
-
-
-@contextmanager
-def administering(broker: EmbeddedBroker) -> Iterator[KafkaAdminClient]:
-    admin = KafkaAdminClient(
-        bootstrap_servers=broker.bootstrap_servers, **admin_client_options(options("root"))
-    )
-    try:
-        yield admin
-    finally:
-        admin.close()
-
-
-def acls(grant: Any) -> list[ACL]:
-    names = {operation: "".join(f"_{c}" if c.isupper() else c for c in operation)[1:].upper()
-             for operation in grant.operations}  # fmt: skip
-    kind = ACLResourcePatternType[grant.pattern.upper()]
-    pattern = ResourcePattern(RESOURCES[grant.resource], grant.name, kind)
-    return [
-        ACL(f"User:{grant.role}", "*", ACLOperation[name], ACLPermissionType.ALLOW, pattern)
-        for name in names.values()
-    ]
-
-
-def acls_short_of(user: str) -> list[ACL]:
-    prefix, role, *lacking = SHORT_OF[user]
-    return [
-        ACL(f"User:{user}", "*", acl.operation, ACLPermissionType.ALLOW, acl.resource_pattern)
-        for grant in grants(prefix)
-        if grant.role == role
-        for acl in acls(grant)
-        if [grant.resource, grant.name, acl.operation.name] != lacking
-    ]
 
 
 @pytest.fixture
@@ -303,94 +213,6 @@ def test_the_bridge_may_read_write_and_hold_its_lock(guarded: EmbeddedBroker, pl
     topics.send([NodeUnregistered(**fields), report, moved, dropped], 1_000)
     topics.close()
     lock.release()
-
-
-class Empty(ReplicaStore):
-    """Has nothing, and copies nothing."""
-
-    def holds(self, _: Replica) -> bool:
-        return False
-
-    def copy(self, *_: Any) -> None:
-        """Nothing is copied."""
-
-    def delete(self, *_: Any) -> None:
-        """Nothing is deleted."""
-
-
-def executor(guarded: EmbeddedBroker, user: str, node_id: str) -> Executor:
-    address = guarded.bootstrap_servers
-    return Executor(address, MOVES_PREFIX, Empty(), nodes=[node_id], options=options(user))
-
-
-@pytest.fixture
-def moving(guarded: EmbeddedBroker) -> Callable[[str], dict[str, Any]]:
-    """Issue a move to a node, as the reconciler does."""
-    apply_topics(guarded.bootstrap_servers, MOVES_PREFIX, options=options("root"))
-    stand_in = StandIn(guarded.bootstrap_servers, MOVES_PREFIX, options("root"))
-    stand_in.start()
-
-    def issue(node_id: str) -> dict[str, Any]:
-        shard = PlayedShard(f"of-{node_id}", 0, ["a", "b"])
-        stand_in.create(shard)
-        return stand_in.issue(shard, remove="a", add=node_id)
-
-    return issue
-
-
-def test_executors_hold_their_locks_and_speak_with_the_rights_of_their_role(
-    guarded: EmbeddedBroker, moving: Callable[[str], dict[str, Any]]
-) -> None:
-    move = moving("d")
-    with CommittedReader(
-        guarded.bootstrap_servers, MOVES_PREFIX, [ACKS], options=options("root")
-    ) as acks:
-        first, second = (executor(guarded, "executors", "d") for _ in range(2))
-        with first:
-            assert first.wait_ready(60)
-            with second:
-                until(lambda: second.waits_for, "the second waits")
-                said: list[Any] = []
-
-                def hear() -> bool:
-                    said.extend(each.value["move_id"] for each in acks.poll(1.0))
-                    return said.count(move["move_id"]) == 2
-
-                until(hear, "the move is accepted and completed")
-                first.close()
-                assert second.wait_ready(60)
-
-
-@pytest.mark.parametrize(
-    ("user", "right"),
-    [
-        ("unlocked", "Write on transactional id moves.executor/unlocked"),
-        ("unnamed", "Read on group moves.executor/"),
-        ("unheard", "Write on topic moves.acks.v1"),
-    ],
-)
-def test_an_executor_without_a_right_ends_and_names_it(
-    guarded: EmbeddedBroker, moving: Callable[[str], dict[str, Any]], user: str, right: str
-) -> None:
-    moving(user)
-    refused = executor(guarded, user, user)
-    refused.start()
-    until(lambda: not refused.running, "it has ended")
-    with pytest.raises(AccessRefused, match=re.escape(right)):
-        refused.close()
-
-
-def test_an_executor_that_waits_is_told_at_once_that_it_could_not_take_over(
-    guarded: EmbeddedBroker, moving: Callable[[str], dict[str, Any]]
-) -> None:
-    moving("e")
-    with executor(guarded, "executors", "e") as first:
-        assert first.wait_ready(60)
-        refused = executor(guarded, "unlocked", "e")
-        refused.start()
-        until(lambda: not refused.running, "it has ended")
-        with pytest.raises(AccessRefused, match=r"transactional id moves\.executor/e/probe"):
-            refused.close()
 
 
 @pytest.mark.parametrize("words", ["send node n --location /z", "topics diff"])
