@@ -12,6 +12,7 @@ The table holds the *planned* arrangement: while a move is open its target stand
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -239,16 +240,16 @@ class AssignmentTable:
         firsts = np.cumsum(counts) - counts
         slots = np.arange(len(nodes)) - np.repeat(firsts, counts)
         places = np.repeat(self._shard_base[shards], counts) + slots
-        there = nodes != EMPTY
-        nodes, slots, places = nodes[there], slots[there], places[there]
+        if EMPTY in nodes:
+            there = nodes != EMPTY
+            nodes, slots, places = nodes[there], slots[there], places[there]
         self._slot_node[places] = nodes
         self._node(int(nodes.max(initial=-1)))
-        order = np.argsort(nodes, kind="stable")
-        ordered = places[order].astype(np.int32)
-        touched, added = np.unique(nodes, return_counts=True)
-        ends = np.cumsum(added)
-        for node, first, end in zip(touched, ends - added, ends, strict=True):
-            self._attach_all(ordered[first:end], int(node))
+        ordered = places[_order_by_node(nodes)].astype(np.int32)
+        ends = np.cumsum(np.bincount(nodes)).tolist()
+        for node, (first, end) in enumerate(pairwise((0, *ends))):
+            if first < end:
+                self._attach_all(ordered[first:end], node)
         np.add.at(self._leaders, nodes[slots == 0], 1)
         if self.loads is not None:
             self.loads.count_all(self._slot_shard[places].astype(np.int64), nodes, slots == 0)
@@ -388,6 +389,13 @@ def _grow(column: NDArray[_T], size: int, fill: int) -> NDArray[_T]:
     grown = np.full(size, fill, column.dtype)
     grown[: len(column)] = column
     return grown
+
+
+def _order_by_node(nodes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sort by node, those of one node in their order."""
+    # numpy sorts 16 bits by counting, which takes a seventh of the time.
+    narrow = nodes.max(initial=0) <= np.iinfo(np.uint16).max
+    return np.argsort(nodes.astype(np.uint16) if narrow else nodes, kind="stable")
 
 
 def _stretches(

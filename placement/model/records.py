@@ -9,11 +9,18 @@ What was published, as a reconciler is rebuilt from it.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from placement.model.alerts import Alert, Answer
 from placement.model.node import Amounts, Lives, NodeAttributes, Tokens
 from placement.model.reasons import Reason
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    IntColumn = Sequence[int] | NDArray[np.integer]
 
 
 class Liveness(StrEnum):
@@ -427,13 +434,40 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentColumns:
-    """Assignments at rest (no move under way, no roles) as columns: the n-th entries of all are
-    one of them."""
+    """Assignments at rest (no move under way, no roles) as columns: the n-th entries of `streams`,
+    `shards`, `epochs` and `counts` are one of them, and so many of `nodes` as `counts` says.
 
-    streams: Sequence[str]
-    shards: Sequence[int]
-    epochs: Sequence[int]
-    replicas: Sequence[Sequence[str]]
+    `streams` and `nodes` are places in the lists of names, in which each name stands once.
+    """
+
+    stream_names: Sequence[str]
+    streams: "IntColumn"
+    shards: "IntColumn"
+    epochs: "IntColumn"
+    counts: "IntColumn"
+    node_names: Sequence[str]
+    nodes: "IntColumn"
+
+    @classmethod
+    def of_lists(
+        cls,
+        streams: Sequence[str],
+        shards: Sequence[int],
+        epochs: Sequence[int],
+        replicas: Sequence[Sequence[str]],
+    ) -> Self:
+        """Make columns of one entry for each assignment."""
+        of_stream = {name: place for place, name in enumerate(dict.fromkeys(streams))}
+        of_node = {name: place for place, name in enumerate(dict.fromkeys(chain(*replicas)))}
+        return cls(
+            [*of_stream],
+            [of_stream[name] for name in streams],
+            shards,
+            epochs,
+            [len(each) for each in replicas],
+            [*of_node],
+            [of_node[name] for name in chain(*replicas)],
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,12 @@ as Python objects would take most of a rebuild, so they come in chunks of column
 table in one step.
 """
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
 from placement.model import (
@@ -27,8 +28,9 @@ from placement.state import digest
 from placement.state.cluster_state import ClusterState
 from placement.state.stream_catalog import PLAIN_ROLE
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+# So many enter the table together: each node's list grows once for it, and what is computed on the
+# way takes a hundred bytes for each.
+PART_RECORDS_MIN = 250_000
 
 
 class ColumnLoader:
@@ -39,23 +41,20 @@ class ColumnLoader:
         self._nodes = nodes
         self._streams: dict[str, int] = {}
         self._names: list[str] = []
-        self._chunks: list[tuple[NDArray[np.int64], ...]] = []
+        self._chunks: deque[tuple[NDArray[np.int64], ...]] = deque()
 
     def add(self, chunk: AssignmentColumns) -> None:
         """Add a chunk. Raises KeyError for a node that is not known."""
-        known, streams = self._nodes, self._streams
-        for name in dict.fromkeys(chunk.streams):
-            if name not in streams:
-                streams[name] = len(streams)
+        for name in chunk.stream_names:
+            if name not in self._streams:
+                self._streams[name] = len(self._streams)
                 self._names.append(name)
-        columns = (
-            map(streams.__getitem__, chunk.streams),
-            chunk.shards,
-            chunk.epochs,
-            map(len, chunk.replicas),
-            map(known.__getitem__, chain.from_iterable(chunk.replicas)),
+        streams = _as_column([self._streams[name] for name in chunk.stream_names])
+        nodes = _as_column([self._nodes[name] for name in chunk.node_names])
+        numbers = map(_as_column, (chunk.shards, chunk.epochs, chunk.counts))
+        self._chunks.append(
+            (streams[_as_column(chunk.streams)], *numbers, nodes[_as_column(chunk.nodes)])
         )
-        self._chunks.append(tuple(np.fromiter(column, np.int64) for column in columns))
 
     def longest(self) -> dict[str, int]:
         """Find the length of each stream's longest list."""
@@ -69,19 +68,33 @@ class ColumnLoader:
 
         Raises KeyError or IndexError when a stream or one of its shards does not exist.
         """
-        if not self._names:
-            return
-        columns = [np.concatenate(parts) for parts in zip(*self._chunks, strict=True)]
+        while self._chunks:
+            self._fill_part(state, self._take_part())
+
+    def _take_part(self) -> list[NDArray[np.int64]]:
+        """Take some of the chunks, together as columns."""
+        taken: list[tuple[NDArray[np.int64], ...]] = []
+        while self._chunks and sum(len(chunk[0]) for chunk in taken) < PART_RECORDS_MIN:
+            taken.append(self._chunks.popleft())
+        return [np.concatenate(parts) for parts in zip(*taken, strict=True)]
+
+    def _fill_part(self, state: ClusterState, columns: list[NDArray[np.int64]]) -> None:
         streams, numbers, epochs, counts, nodes = columns
-        self._chunks.clear()
         shards = np.empty(len(streams), np.int64)
         order = np.argsort(streams, kind="stable")
         ends = np.cumsum(np.bincount(streams, minlength=len(self._names)))
         for index, mine in enumerate(np.split(order, ends[:-1])):
-            own = np.asarray(state.streams[self._names[index]].shards, np.int64)
-            shards[mine] = own[numbers[mine]]
+            if len(mine):
+                own = np.asarray(state.streams[self._names[index]].shards, np.int64)
+                shards[mine] = own[numbers[mine]]
         state.load_replicas(shards, counts, nodes)
         state.publisher.load_assignments(shards, epochs, counts, nodes, np.uint64(0))
+
+
+def _as_column(numbers: Sequence[int] | NDArray[np.integer]) -> NDArray[np.int64]:
+    if isinstance(numbers, np.ndarray):
+        return numbers.astype(np.int64, copy=False)
+    return np.fromiter(numbers, np.int64, len(numbers))
 
 
 def rebuild(state: ClusterState, records: Published, now: int) -> None:
@@ -132,7 +145,7 @@ def _columns(state: ClusterState, records: Published) -> tuple[ColumnLoader, lis
     for each in records.assignments:
         (busy if each.move_id or each.roles is not None else at_rest).append(each)
     columns.add(
-        AssignmentColumns(
+        AssignmentColumns.of_lists(
             [each.stream for each in at_rest],
             [each.shard for each in at_rest],
             [each.epoch for each in at_rest],

@@ -4,6 +4,12 @@ The only sub-package that knows both the messages of `schemas` and the values of
 also has the packets in which a micro-batch carries records. Imports nothing else of `streaming`.
 """
 
+from streaming.codec.assignments import (
+    COLUMN_RECORDS_MIN,
+    ParsedAssignments,
+    parse_assignment,
+    parse_assignments,
+)
 from streaming.codec.inputs import (
     event_of_message,
     event_of_order,
@@ -38,12 +44,14 @@ from streaming.codec.records import (
     spec_body,
     violations_record,
 )
-from streaming.codec.values import fields_of, parse_assignment, reason_body, tags_of
+from streaming.codec.values import fields_of, reason_body, tags_of
 
 __all__ = [
+    "COLUMN_RECORDS_MIN",
     "OffsetRange",
     "OutRecord",
     "PackedPartition",
+    "ParsedAssignments",
     "RawRecord",
     "RefusedRecord",
     "assignment_record",
@@ -59,6 +67,7 @@ __all__ = [
     "loads_of_stream",
     "log_record",
     "parse_assignment",
+    "parse_assignments",
     "parse_configuration",
     "parse_decision",
     "parse_journal_event",

@@ -47,15 +47,14 @@ from schemas.topics import (
     TOPOLOGY,
     VIOLATIONS,
 )
+from streaming.codec.assignments import assignment_value, parse_assignment
 from streaming.codec.values import (
     amounts_of,
-    assignment_value,
     attributes_body,
     attributes_of,
     fields_of,
     flaps_body,
     lives_body,
-    parse_assignment,
     parse_flaps,
     parse_lives,
     parse_reason,

@@ -1,20 +1,12 @@
-"""The parts that records are made of: fields, reasons, nodes and assignments, as JSON and back.
-
-Assignments are nearly all there is in a large state, and nearly all of them are at rest: no move is
-under way, and there are no roles. Those have a short way of their own; the bytes are the same.
-"""
+"""The parts that records are made of: fields, reasons and nodes, as JSON and back."""
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from operator import attrgetter
 from typing import Any
-
-import orjson
 
 from placement.model import (
     SEEN_MAX,
     Amounts,
-    Assignment,
     Code,
     FlapHistory,
     HoldDown,
@@ -158,34 +150,3 @@ def parse_lives(body: Mapping[str, Any]) -> Lives:
         else RefusedLife(refused["incarnation"], refused["since"], parse_reason(refused["reason"])),
         tuple(body.get("earlier_lives", ())),
     )
-
-
-def assignment_value(assignment: Assignment) -> bytes:
-    """The body as JSON: its fields that are set.
-
-    Those at rest are not written by orjson, which takes half the time: its bytes keep the kilobytes
-    that they were written into, and a transaction holds a million of them.
-    """
-    stream, shard, epoch, replicas, adding, removing, move_id, at, roles, uid = assignment
-    if adding or removing or move_id is not None or roles is not None:
-        return orjson.dumps(fields_of(assignment))
-    nodes = ",".join(map(_quote, replicas))
-    of_stream = "" if uid is None else f',"uid":{_quote(uid)}'
-    return (
-        f'{{"stream":{_quote(stream)},"shard":{shard},"epoch":{epoch},"replicas":[{nodes}],'
-        f'"adding":[],"removing":[],"decided_at":{at}{of_stream}}}'
-    ).encode()
-
-
-# So many nodes of a large fleet and streams of a batch are written again and again.
-@lru_cache(maxsize=65_536)
-def _quote(name: str) -> str:
-    return orjson.dumps(name).decode()
-
-
-def parse_assignment(body: Mapping[str, Any]) -> Assignment:
-    """Read what `assignment_value` wrote."""
-    lists = {name: tuple(body[name]) for name in ("replicas", "adding", "removing")}
-    if "roles" in body:
-        lists["roles"] = tuple(body["roles"])
-    return Assignment(**{"move_id": None, **body, **lists})

@@ -36,8 +36,8 @@ from streaming.errors import StreamingError
 Latest = Mapping[str, Mapping[bytes, bytes]]
 """Last value of every key, by topic; tombstones have taken theirs away."""
 
-# Large enough to amortise a call, small against the memory of the whole.
-CHUNK_RECORDS = 10_000
+# Large enough to be read as columns, small against the memory of the whole.
+CHUNK_RECORDS = 2 * codec.COLUMN_RECORDS_MIN
 # What reading a record that is none of ours can raise.
 _FAULTS = (KeyError, ValueError, TypeError, IndexError, AttributeError)
 
@@ -109,28 +109,16 @@ def _assignments_at_rest(
     items = iter(values.items())
     while chunk := list(islice(items, CHUNK_RECORDS)):
         try:
-            bodies = orjson.loads(b"[" + b",".join(value for _, value in chunk) + b"]")
-            rest = []
-            for body in bodies:
-                if "move_id" in body or "roles" in body or body["adding"] or body["removing"]:
-                    busy.append(codec.parse_assignment(body))
-                else:
-                    rest.append(body)
-            yield AssignmentColumns(
-                [body["stream"] for body in rest],
-                [body["shard"] for body in rest],
-                [body["epoch"] for body in rest],
-                [body["replicas"] for body in rest],
-            )
-        except _FAULTS as error:
+            parsed = codec.parse_assignments([value for _, value in chunk])
+        except _FAULTS:
             for key, value in chunk:
                 try:
-                    codec.parse_assignment(orjson.loads(value))
+                    codec.parse_assignments([value])
                 except _FAULTS as why:
                     raise _make_unreadable(ASSIGNMENTS, key, why) from why
-            raise StateContradictory(
-                f"{ASSIGNMENTS}: a record names what is not there: {error}"
-            ) from error
+            raise
+        busy += parsed.busy
+        yield from parsed.at_rest
 
 
 def _make_unreadable(topic: str, key: bytes, error: Exception) -> RecordUnreadable:

@@ -59,6 +59,7 @@ from schemas.node_view import NodeView as NodeViewMessage
 from schemas.outputs import OUTPUTS
 from schemas.topics import BY_NAME
 from streaming.codec import inputs as codec
+from streaming.codec.assignments import assignment_value, parse_assignment
 from streaming.codec.records import (
     OutRecord,
     alert_record,
@@ -77,9 +78,7 @@ from streaming.codec.records import (
     violations_record,
 )
 from streaming.codec.values import (
-    assignment_value,
     fields_of,
-    parse_assignment,
     reason_body,
 )
 from streaming.ingest.source import _parse_record
