@@ -5,7 +5,7 @@ A retried batch, a replay and a rebuild must recompute the same bytes: neither P
 vectorised splitmix64 over the digests of the nodes; both are the same on every machine.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 
 import numpy as np
@@ -48,15 +48,19 @@ def digests64(parts: tuple[str | int, ...], last: Iterable[str | int]) -> NDArra
 
 def stable_id(*parts: str | int) -> str:
     """Make a 128-bit identifier of the parts, as 32 hexadecimal digits."""
-    return hash128("\x1f".join(map(str, parts)))
+    return begin_stable_id("")("\x1f".join(map(str, parts)))
 
 
-def hash128(text: str) -> str:
-    """Hash a text to 128 bits, as 32 hexadecimal digits.
+def begin_stable_id(begun: str) -> Callable[[str], str]:
+    """Return `stable_id` for parts that, joined by 0x1f, begin so: of what follows."""
+    shared = blake2b(begun.encode(), digest_size=16)
 
-    `stable_id` of several parts is `hash128` of the parts joined by 0x1f.
-    """
-    return blake2b(text.encode(), digest_size=16).hexdigest()
+    def finish(rest: str) -> str:
+        hashed = shared.copy()
+        hashed.update(rest.encode())
+        return hashed.hexdigest()
+
+    return finish
 
 
 def mix31(values: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ counts, take a shorter way in the shell.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -31,6 +31,7 @@ __all__ = [
     "decode",
     "encode_headers",
     "has_unknown_fields",
+    "make_header_encoder",
     "type_name",
     "validate",
 ]
@@ -136,23 +137,27 @@ def encode_headers(
     `subject` is the record's key; `time_ms` the core's time, never a clock's. Equal arguments give
     equal bytes.
     """
-    version, source, kind, time, content = _shared_headers(message, cell, time_ms)
-    mine, about = ("ce_id", id.encode()), ("ce_subject", subject.encode())
-    return [version, mine, source, kind, time, about, content]
+    return make_header_encoder(message, cell, time_ms)(id.encode(), subject.encode())
 
 
 # A transaction writes up to a million records of a few kinds with one time; a few dozen times are
 # in use at once.
 @lru_cache(maxsize=256)
-def _shared_headers(message: str, cell: str, time_ms: int) -> tuple[tuple[str, bytes], ...]:
-    """Encode the headers that records of one kind and time share."""
-    return (
-        ("ce_specversion", b"1.0"),
-        ("ce_source", f"/placement/{cell}".encode()),
-        (TYPE_HEADER, type_name(message).encode()),
-        ("ce_time", _rfc3339(time_ms)),
-        (CONTENT_TYPE, b"application/json"),
-    )
+def make_header_encoder(
+    message: str, cell: str, time_ms: int
+) -> Callable[[bytes, bytes], list[tuple[str, bytes | None]]]:
+    """Return `encode_headers` for records of one kind and time, of their `id` and `subject`."""
+    version = ("ce_specversion", b"1.0")
+    source = ("ce_source", f"/placement/{cell}".encode())
+    kind = (TYPE_HEADER, type_name(message).encode())
+    time = ("ce_time", _rfc3339(time_ms))
+    content = (CONTENT_TYPE, b"application/json")
+
+    def encode(identity: bytes, subject: bytes) -> list[tuple[str, bytes | None]]:
+        mine, about = ("ce_id", identity), ("ce_subject", subject)
+        return [version, mine, source, kind, time, about, content]
+
+    return encode
 
 
 def _rfc3339(time_ms: int) -> bytes:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # A broker that has just started or is busy on two cores answers within a second or two; a refused
 # connection ends the wait at once.
 CONNECT_TIMEOUT_SECONDS = 10.0
-# A million assignments take 2.5 s; a transaction that is open longer than this belongs to a dead
+# A million assignments take 4 s; a transaction that is open longer than this belongs to a dead
 # writer, and readers of committed records should not wait for it.
 TRANSACTION_TIMEOUT_MS = 30_000
 FENCE_TIMEOUT_SECONDS = 60.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
@@ -198,10 +198,11 @@ class CommittedReader:
     def read_latest(self) -> dict[str, dict[bytes, bytes]]:
         """The last value of every key up to the ends as they are now, by topic; tombstones take
         theirs away. Raises KeyMissing for a record without a key."""
-        return {
-            topic: {key: value for key, value in values.items() if value is not None}
-            for topic, values in self.read_changes().items()
-        }
+        latest = self.read_changes()
+        for values in latest.values():
+            for key in [key for key, value in values.items() if value is None]:
+                del values[key]
+        return cast("dict[str, dict[bytes, bytes]]", latest)
 
     def read_changes(self) -> dict[str, dict[bytes, bytes | None]]:
         """Read the last value of every key from the reader's position to the present ends. By

@@ -26,20 +26,31 @@ _ReadColumns = Callable[[bytes], AssignmentColumns | None]
 
 
 def assignment_value(assignment: Assignment) -> bytes:
-    """The body as JSON: its fields that are set.
-
-    Those at rest are not written by orjson, which takes half the time: its bytes keep the kilobytes
-    that they were written into, and a transaction holds a million of them.
-    """
+    """The body as JSON: its fields that are set."""
     stream, shard, epoch, replicas, adding, removing, move_id, at, roles, uid = assignment
     if adding or removing or move_id is not None or roles is not None:
         return orjson.dumps(fields_of(assignment))
-    nodes = ",".join(map(_quote, replicas))
+    return make_value_encoder(stream, at, uid)(shard, epoch, replicas)
+
+
+def make_value_encoder(
+    stream: str, at: int, uid: str | None
+) -> Callable[[int, int, Sequence[str]], bytes]:
+    """Return `assignment_value` for shards of one stream at rest, decided at one time: of their
+    number, epoch and replicas.
+
+    It is not orjson that writes them, which takes half the time: its bytes keep the kilobytes that
+    they were written into, and a transaction holds a million of them.
+    """
+    before = f'{{"stream":{_quote(stream)},"shard":'
     of_stream = "" if uid is None else f',"uid":{_quote(uid)}'
-    return (
-        f'{{"stream":{_quote(stream)},"shard":{shard},"epoch":{epoch},"replicas":[{nodes}],'
-        f'"adding":[],"removing":[],"decided_at":{at}{of_stream}}}'
-    ).encode()
+    behind = f'],"adding":[],"removing":[],"decided_at":{at}{of_stream}}}'
+
+    def encode(shard: int, epoch: int, replicas: Sequence[str]) -> bytes:
+        nodes = ",".join(map(_quote, replicas))
+        return f'{before}{shard},"epoch":{epoch},"replicas":[{nodes}{behind}'.encode()
+
+    return encode
 
 
 # So many nodes of a large fleet and streams of a batch are written again and again.

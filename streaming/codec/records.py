@@ -4,12 +4,13 @@ With the other codecs the only modules that know both the wire and the core. Ids
 content, so that a retry writes the same bytes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 import orjson
 
-from placement.hashing import hash128, stable_id
+from placement.hashing import begin_stable_id, stable_id
 from placement.model import (
     AdministrativeState,
     Alert,
@@ -35,7 +36,7 @@ from placement.model import (
     Violation,
     ViolationClass,
 )
-from schemas.envelope import OUTCOME_HEADER, encode_headers
+from schemas.envelope import OUTCOME_HEADER, encode_headers, make_header_encoder
 from schemas.topics import (
     ALERTS,
     ANSWERS,
@@ -47,7 +48,11 @@ from schemas.topics import (
     TOPOLOGY,
     VIOLATIONS,
 )
-from streaming.codec.assignments import assignment_value, parse_assignment
+from streaming.codec.assignments import (
+    assignment_value,
+    make_value_encoder,
+    parse_assignment,
+)
 from streaming.codec.values import (
     amounts_of,
     attributes_body,
@@ -78,34 +83,32 @@ class OutRecord(NamedTuple):
 # `commit` is the sequence of the commit that publishes a record which has no revision of its own.
 
 
-def ready_records(ready: Ready, cell: str, at: int, commit: int) -> list[OutRecord]:
-    """Everything that a batch decided; moves stand behind the assignments they refer to."""
-    records = [node_record(name, view, cell, at, commit) for name, view in ready.topology.items()]
-    records += [decision_record(decision, cell) for decision in ready.decisions.values()]
-    records += [forgotten_record(stream, cell, at, commit) for stream in ready.forgotten]
-    records += [dropped_record(*shard, cell, at, commit) for shard in ready.dropped]
-    records += [assignment_record(each, cell) for each in ready.assignments.values()]
-    records += [move_record(move, gone, cell) for move, gone in ready.moves.values()]
+def ready_records(ready: Ready, cell: str, at: int, commit: int) -> Iterator[OutRecord]:
+    """Yield everything that a batch decided, none where `ready.empty`; moves stand behind the
+    assignments they refer to. Each is made when it is asked for: a million take a gigabyte."""
     gone = {name for name, each in ready.decisions.items() if each.outcome is Outcome.DROPPED}
-    records += [
-        violations_record(stream, shard, found, cell, at, commit, dropped=stream in gone)
-        for (stream, shard), found in ready.violations.items()
-    ]
-    records += [
-        memory_record(kind, name, memory, cell, at, commit)
-        for (kind, name), memory in ready.memory.items()
-    ]
-    records += [
-        load_record(stream, shard, load, cell, at, commit)
-        for (stream, shard), load in ready.loads.items()
-    ]
-    records += [
-        alert_record(alert, number, cell, commit) for number, alert in enumerate(ready.alerts)
-    ]
-    records += [
-        answer_record(answer, number, cell, commit) for number, answer in enumerate(ready.answers)
-    ]
-    return records
+    return chain(
+        (node_record(name, view, cell, at, commit) for name, view in ready.topology.items()),
+        (decision_record(decision, cell) for decision in ready.decisions.values()),
+        (forgotten_record(stream, cell, at, commit) for stream in ready.forgotten),
+        (dropped_record(*shard, cell, at, commit) for shard in ready.dropped),
+        assignment_records(ready.assignments.values(), cell),
+        (move_record(move, tombstone, cell) for move, tombstone in ready.moves.values()),
+        (
+            violations_record(stream, shard, found, cell, at, commit, dropped=stream in gone)
+            for (stream, shard), found in ready.violations.items()
+        ),
+        (
+            memory_record(kind, name, memory, cell, at, commit)
+            for (kind, name), memory in ready.memory.items()
+        ),
+        (
+            load_record(stream, shard, load, cell, at, commit)
+            for (stream, shard), load in ready.loads.items()
+        ),
+        (alert_record(alert, number, cell, commit) for number, alert in enumerate(ready.alerts)),
+        (answer_record(each, number, cell, commit) for number, each in enumerate(ready.answers)),
+    )
 
 
 def decision_record(decision: Decision, cell: str) -> OutRecord:
@@ -144,12 +147,27 @@ def dropped_record(stream: str, shard: int, cell: str, at: int, commit: int) -> 
 
 def assignment_record(assignment: Assignment, cell: str) -> OutRecord:
     """Key: stream/shard."""
-    key = f"{assignment.stream}/{assignment.shard}"
-    # As `stable_id` makes it, without a call for each of its parts.
-    identity = hash128(f"{cell}\x1f{ASSIGNMENTS}\x1f{key}\x1f{assignment.epoch}")
-    value, at = assignment_value(assignment), assignment.decided_at
-    headers = encode_headers("Assignment", cell=cell, id=identity, subject=key, time_ms=at)
-    return OutRecord(ASSIGNMENTS, key.encode(), value, headers)
+    return next(assignment_records((assignment,), cell))
+
+
+def assignment_records(assignments: Iterable[Assignment], cell: str) -> Iterator[OutRecord]:
+    """Yield `assignment_record` of each. What a stream's records share is made once for those that
+    follow each other."""
+    shared: tuple[str | int | None, ...] = ()
+    for assignment in assignments:
+        stream, shard, epoch, replicas, adding, removing, move_id, at, roles, uid = assignment
+        if shared != (stream, at, uid):
+            shared = (stream, at, uid)
+            make_id = begin_stable_id(f"{cell}\x1f{ASSIGNMENTS}\x1f{stream}/")
+            encode_value = make_value_encoder(stream, at, uid)
+            encode_ours = make_header_encoder("Assignment", cell, at)
+        if adding or removing or move_id is not None or roles is not None:
+            value = assignment_value(assignment)
+        else:
+            value = encode_value(shard, epoch, replicas)
+        key = f"{stream}/{shard}".encode()
+        identity = make_id(f"{shard}\x1f{epoch}").encode()
+        yield OutRecord(ASSIGNMENTS, key, value, encode_ours(identity, key))
 
 
 def move_record(move: Move, tombstone: bool, cell: str) -> OutRecord:

@@ -5,7 +5,8 @@ writer can commit nothing any more. Any error of the transactional producer ends
 restart is the recovery.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from kafka.partitioner import murmur2
@@ -26,8 +27,8 @@ _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # noqa: SLF001
 OF_KEY = -1
 # The broker's max.message.bytes less what batching adds; see the topic catalogue.
 RECORD_BYTES_MAX = 1_000_000
-# Below this key and value leave room enough: the headers of our own records repeat the key and add
-# some 300 bytes. Dead letters have those of others.
+# Below this a value leaves room enough: our own keys have a few hundred bytes, the headers repeat
+# them and add some 300. Dead letters have keys and headers of others.
 PLAIN_BYTES_MAX = RECORD_BYTES_MAX // 4
 # Deliveries are looked at once for so many records: each look lets go of the interpreter.
 RECORDS_PER_POLL = 1_000
@@ -93,19 +94,21 @@ class Outbox:
                 f"the transactional id cannot be acquired: {_error_text(error)}"
             ) from error
 
-    def commit(self, records: Sequence[OutRecord]) -> None:
-        """Write all records and commit them as one. Raises OutboxFailed; then nothing of it is
-        visible to readers of committed records, and the outbox is of no more use."""
+    def commit(self, records: Iterable[OutRecord]) -> None:
+        """Write all records and commit them as one, each as soon as it is there: the client
+        compresses and sends those before it while the next ones are made.
+
+        Raises OutboxFailed, or what making a record raises; then nothing of it is visible to
+        readers of committed records. After any failure of the transaction itself the outbox is of
+        no more use.
+        """
         if self._failed:
             raise OutboxFailed(self._failed)
-        for record in records:
-            size = len(record.value or b"") + len(record.key or b"")
-            if size > PLAIN_BYTES_MAX or record.topic == DEAD_LETTERS:
-                _check_size(record)
         try:
             self._producer.begin_transaction()
-            for first in range(0, len(records), RECORDS_PER_POLL):
-                self._produce(records[first : first + RECORDS_PER_POLL])
+            rest = iter(records)
+            while block := list(islice(rest, RECORDS_PER_POLL)):
+                self._produce(block)
                 self._producer.poll(0)
             self._producer.commit_transaction()
         except (KafkaException, BufferError) as error:
@@ -113,6 +116,9 @@ class Outbox:
             why = self._refused.text or f"the transaction did not commit: {cause}"
             self._failed = why
             raise OutboxFailed(why) from error
+        except Exception:
+            self._producer.abort_transaction(FENCE_TIMEOUT_SECONDS)
+            raise
 
     def _name_fatal(self, error: Exception) -> Exception:
         """Return what is behind an error that only says that one was fatal: where the client hears
@@ -127,7 +133,10 @@ class Outbox:
 
     def _produce(self, records: Sequence[OutRecord]) -> None:
         produce, names = self._producer.produce, self._names
-        for topic, key, value, headers, route in records:
+        for record in records:
+            topic, key, value, headers, route = record
+            if topic == DEAD_LETTERS or (value is not None and len(value) > PLAIN_BYTES_MAX):
+                _check_size(record)
             partition = OF_KEY if route is None else self._route(topic, route)
             while True:
                 try:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, Protocol
 
 import orjson
@@ -151,11 +151,11 @@ class BatchApplier:
     def take_over(self) -> None:
         """Commit a marker of this writer's epoch: from here on no older writer has it too. The
         journal says with it what configuration decides from here on."""
-        self._commit([], [], self._now, True, first=True)
+        self._commit([], [], self._now, True, has_changes=True, first=True)
 
     def release(self) -> None:
         """Commit the last marker of this writer, so that a standby takes over at once."""
-        self._commit([], [], self._now, True, released=True)
+        self._commit([], [], self._now, True, has_changes=False, released=True)
 
     def apply(
         self, payloads: Iterable[bytes], caught_up: bool, trace: BatchTrace | None = None
@@ -220,12 +220,14 @@ class BatchApplier:
         for event in events:
             if isinstance(event, NodeChanged):
                 self._unheard.note_change(event)
-        records, left_out = self._letters.make_letters(refused)
+        letters, left_out = self._letters.make_letters(refused)
         self._count_ignored(ready.counts, now)
-        records += codec.ready_records(ready, self._cell, now, self._sequence + 1)
-        if not records and not events and now < self._marked_at + IDLE_MARKER_MS:
+        has_changes = bool(events or letters) or not ready.empty
+        if not has_changes and now < self._marked_at + IDLE_MARKER_MS:
             return 0
-        commit_seconds = self._commit(records, events, now, caught_up)
+        decided = codec.ready_records(ready, self._cell, now, self._sequence + 1)
+        records = chain(letters, decided)
+        commit_seconds = self._commit(records, events, now, caught_up, has_changes=has_changes)
         self.handed_over |= any(map(_is_handover, ready.answers))
         if self._observer is not None:
             spent = (planned_at - began, commit_seconds)
@@ -238,20 +240,21 @@ class BatchApplier:
 
     def _commit(
         self,
-        records: list[OutRecord],
+        records: Iterable[OutRecord],
         events: Sequence[Event],
         now: int,
         caught_up: bool,
+        *,
+        has_changes: bool,
         first: bool = False,
         released: bool = False,
     ) -> float:
-        """Commit; returns the seconds that it took."""
+        """Commit; returns the seconds that it took. Without changes there is no journal entry."""
         self._sequence += 1
-        has_changes = first or events or records
         journal = self._journal(events, now, caught_up, first) if has_changes else []
         if journal:
             self._journaled = self._sequence
-        written = [*records, *journal, self._marker(now, released)]
+        written = chain(records, journal, (self._marker(now, released),))
         began = time.perf_counter()
         with self._trace.part("commit"):
             self._outbox.commit(written)

@@ -113,7 +113,7 @@ class Replay:
             self._reconciler = self._rebuild(entry.configuration)
             return ReplayedCommit(entry, [], self._reconciler.digest)
         ready = self._reconciler.apply(entry.events, entry.now, entry.caught_up)
-        records = codec.ready_records(ready, self._cell, entry.now, entry.sequence)
+        records = [*codec.ready_records(ready, self._cell, entry.now, entry.sequence)]
         for record in records:
             latest = self.latest.get(record.topic)
             if latest is None or record.key is None:

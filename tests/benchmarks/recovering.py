@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 import orjson
@@ -141,17 +142,16 @@ def _write(found: Recovered, bootstrap: str, prefix: str, outputs: dict[str, int
     for sequence, events in enumerate([nodes, *batches], start=1):
         with found.timed("decide"):
             ready = reconciler.apply(events, sequence)
-        with found.timed("encode"):
-            records = ready_records(ready, CELL, sequence, sequence)
         marker = {
             "cell": CELL, "sequence": sequence, "writer_epoch": 1, "now": sequence,
             "positions": {}, "clocks": {}, "output_partitions": outputs,
             "journal_sequence": sequence, "digest": reconciler.digest,
             "digest_version": DIGEST_VERSION,
         }  # fmt: skip
-        records.append(log_record("CommitMarker", "commits.v1", CELL, marker, 1))
-        with found.timed("commit"):
-            outbox.commit(records)
+        last = log_record("CommitMarker", "commits.v1", CELL, marker, 1)
+        with found.timed("write"):
+            outbox.commit(chain(ready_records(ready, CELL, sequence, sequence), (last,)))
+        records = [*ready_records(ready, CELL, sequence, sequence)]
         with found.timed("client: write"):
             for each in records:
                 producer.produce(unread, each.value, each.key, headers=each.headers)

@@ -1,6 +1,5 @@
 """The report of the recovery part: seconds beside those of the client alone, and memory."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
@@ -18,7 +17,6 @@ def as_json(found: Recovered) -> dict[str, Any]:
         "shards": found.shards,
         "seconds": {what: round(spent, 3) for what, spent in found.seconds.items()},
         "cpu_seconds": {what: round(spent, 3) for what, spent in found.cpu_seconds.items()},
-        "write_seconds": round(_written(found.seconds), 3),
         "state_mib": found.state_bytes // _MIB,
         "peak_mib": found.peak_bytes // _MIB,
     }
@@ -31,7 +29,7 @@ def show(console: Console, found: Recovered) -> None:
         table.add_column(name, justify="left" if name == "what" else "right")
     wall, cpu = found.seconds, found.cpu_seconds
     write, rebuild = "write them in transactions", "rebuild from the topics, digest proved"
-    _add(table, write, _written(wall), _written(cpu), wall["client: write"])
+    _add(table, write, wall["write"], cpu["write"], wall["client: write"])
     read = wall["client: read and parse"]
     _add(table, rebuild, wall["rebuild"], cpu["rebuild"], read)
     _add(table, "decide (place, diff, digest)", wall["decide"], cpu["decide"])
@@ -43,7 +41,3 @@ def show(console: Console, found: Recovered) -> None:
 def _add(table: Table, what: str, wall: float, cpu: float, alone: float | None = None) -> None:
     ratio = "" if alone is None else f"{wall / alone:.1f} x {alone:.1f}"
     table.add_row(what, f"{wall:.1f}", f"{cpu:.1f}", ratio)
-
-
-def _written(seconds: Mapping[str, float]) -> float:
-    return seconds["encode"] + seconds["commit"]

@@ -58,7 +58,7 @@ class KeptOutbox:
     def __init__(self) -> None:
         self.commits: list[Commit] = []
 
-    def commit(self, records: Sequence[OutRecord]) -> None:
+    def commit(self, records: Iterable[OutRecord]) -> None:
         self.commits.append(list(records))
 
 

@@ -27,7 +27,7 @@ def sound_records():
     events.append(StreamCreated(9, "plain", 1, 2, 3))
     events.append(StreamCreated(9, "strict", 1, 1, 3, placement_policies="node=exclusive"))
     ready = reconciler.apply(events, 10)
-    out = ready_records(ready, CELL, 10, 1)
+    out = [*ready_records(ready, CELL, 10, 1)]
     marker = {
         "cell": CELL,
         "sequence": 1,
