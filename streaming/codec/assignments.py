@@ -7,7 +7,7 @@ What Arrow might read otherwise than orjson goes the long way, record by record.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, NamedTuple
 
 import orjson
@@ -42,21 +42,24 @@ def make_value_encoder(
     It is not orjson that writes them, which takes half the time: its bytes keep the kilobytes that
     they were written into, and a transaction holds a million of them.
     """
-    before = f'{{"stream":{_quote(stream)},"shard":'
-    of_stream = "" if uid is None else f',"uid":{_quote(uid)}'
+    quote = _Quoted().__getitem__
+    before = f'{{"stream":{quote(stream)},"shard":'
+    of_stream = "" if uid is None else f',"uid":{quote(uid)}'
     behind = f'],"adding":[],"removing":[],"decided_at":{at}{of_stream}}}'
 
     def encode(shard: int, epoch: int, replicas: Sequence[str]) -> bytes:
-        nodes = ",".join(map(_quote, replicas))
+        nodes = ",".join(map(quote, replicas))
         return f'{before}{shard},"epoch":{epoch},"replicas":[{nodes}{behind}'.encode()
 
     return encode
 
 
-# So many nodes of a large fleet and streams of a batch are written again and again.
-@lru_cache(maxsize=65_536)
-def _quote(name: str) -> str:
-    return orjson.dumps(name).decode()
+class _Quoted(dict[str, str]):
+    """Holds names as JSON; those of nodes are written again and again."""
+
+    def __missing__(self, name: str) -> str:
+        quoted = self[name] = orjson.dumps(name).decode()
+        return quoted
 
 
 def parse_assignment(body: Mapping[str, Any]) -> Assignment:

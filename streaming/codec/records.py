@@ -167,7 +167,8 @@ def assignment_records(assignments: Iterable[Assignment], cell: str) -> Iterator
             value = encode_value(shard, epoch, replicas)
         key = f"{stream}/{shard}".encode()
         identity = make_id(f"{shard}\x1f{epoch}").encode()
-        yield OutRecord(ASSIGNMENTS, key, value, encode_ours(identity, key))
+        # A named tuple's own constructor is written in Python, and takes as long as the id.
+        yield tuple.__new__(OutRecord, (ASSIGNMENTS, key, value, encode_ours(identity, key), None))
 
 
 def move_record(move: Move, tombstone: bool, cell: str) -> OutRecord:
