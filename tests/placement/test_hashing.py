@@ -7,7 +7,7 @@ changes, a rebuilt or upgraded reconciler decides differently from the one that 
 import numpy as np
 import pytest
 
-from placement.hashing import digest64, digests64, lowest, scores, stable_id
+from placement.hashing import begin_stable_id, digest64, digests64, lowest, scores, stable_id
 
 NODES = np.array([digest64("node", f"n{number}") for number in range(1, 5)], np.uint64)
 
@@ -36,6 +36,9 @@ def test_digest64(parts: tuple[str | int, ...], expected: int) -> None:
 )
 def test_stable_id(parts: tuple[str | int, ...], expected: str) -> None:
     assert stable_id(*parts) == expected
+    whole = "\x1f".join(map(str, parts))
+    for place in range(len(whole) + 1):
+        assert begin_stable_id(whole[:place])(whole[place:]) == expected
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,13 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from schemas.topics import CATALOGUE, full_name
 from streaming.brokers import CommittedReader
 from streaming.codec import OutRecord
-from streaming.outbox.outbox import RECORD_BYTES_MAX, Outbox, OutboxFailed, _error_text
+from streaming.outbox.outbox import (
+    RECORD_BYTES_MAX,
+    RECORDS_PER_POLL,
+    Outbox,
+    OutboxFailed,
+    _error_text,
+)
 from streaming.pipeline import batch as batch_module
 from streaming.recovery import open_transactions
 from tests.builders.batches import Driver, of_topic, recover
@@ -54,11 +60,25 @@ def test_records_of_several_topics_become_visible_as_one(
     assert committed(bootstrap, prefix) == [("decisions.v1", "a"), ("moves.v1", "b")]
 
 
-def test_a_record_that_is_too_long_is_named_before_anything_is_written(
+def test_a_record_that_is_too_long_is_named_and_nothing_is_visible(
     outbox: Outbox, bootstrap: str, prefix: str
 ) -> None:
     with pytest.raises(OutboxFailed, match=r"the record big for decisions\.v1 has \d+ bytes"):
         outbox.commit([record("a"), record("big", RECORD_BYTES_MAX)])
+    outbox.commit([record("b")])
+    assert committed(bootstrap, prefix) == [("decisions.v1", "b")]
+
+
+def test_a_record_that_cannot_be_made_ends_the_transaction(
+    outbox: Outbox, bootstrap: str, prefix: str
+) -> None:
+    def make() -> Iterator[OutRecord]:
+        yield from (record(f"a{number}") for number in range(RECORDS_PER_POLL + 1))
+        raise ValueError("no record")
+
+    with pytest.raises(ValueError, match="no record"):
+        outbox.commit(make())
+    assert committed(bootstrap, prefix) == []
     outbox.commit([record("b")])
     assert committed(bootstrap, prefix) == [("decisions.v1", "b")]
 
