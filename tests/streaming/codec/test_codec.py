@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.hashing import stable_id
 from placement.liveness import Statement, Unregistration, Verdict
 from placement.model import (
     SEEN_MAX,
@@ -39,9 +38,7 @@ from placement.model import (
     Outcome,
     Pending,
     PendingLife,
-    Ready,
     Reason,
-    Refused,
     RefusedLife,
     ReplicasObserved,
     Reporting,
@@ -68,7 +65,6 @@ from streaming.codec.records import (
     alert_record,
     answer_record,
     assignment_record,
-    assignment_records,
     decision_record,
     log_record,
     memory_record,
@@ -79,7 +75,6 @@ from streaming.codec.records import (
     parse_move,
     parse_node,
     parse_violations,
-    ready_records,
     violations_record,
 )
 from streaming.codec.values import (
@@ -320,44 +315,6 @@ def test_ids_are_equal_for_equal_content_and_differ_otherwise() -> None:
     everything = [identity(each) for each in (*first.values(), *other.values())]
     assert len(set(everything)) == len(everything)
     assert all(len(each) == 32 for each in everything)
-
-
-@pytest.mark.parametrize(
-    ("ready", "topic"),
-    [
-        (Ready(topology={"n1": VIEW}), "topology.v1"),
-        (Ready(topology={"n1": None}), "topology.v1"),
-        (Ready(decisions={"s": DECISION}), "decisions.v1"),
-        (Ready(forgotten=["s"]), "decisions.v1"),
-        (Ready(dropped=[("s", 0)]), "assignments.v1"),
-        (Ready(assignments={("s", 0): ASSIGNMENT}), "assignments.v1"),
-        (Ready(moves={"m": (MOVE, False)}), "moves.v1"),
-        (Ready(violations={("s", 0): ()}), "violations.v1"),
-        (Ready(memory={("hold", "/a"): None}), "state.v1"),
-        (Ready(loads={("s", 0): None}), "load.v1"),
-        (Ready(alerts=[ALERT]), "alerts.v1"),
-        (Ready(answers=[ANSWER]), "answers.v1"),
-    ],
-)
-def test_what_is_not_empty_becomes_records(ready: Ready, topic: str) -> None:
-    assert [each.topic for each in ready_records(ready, CELL, 5, 9)] == [topic]
-    assert not ready.empty
-
-
-def test_what_changes_nothing_becomes_no_record() -> None:
-    ready = Ready(refused=[Refused(0, MOVE.reason)], counts={"ignored": 1})
-    assert [*ready_records(ready, CELL, 5, 9)] == []
-    assert ready.empty
-
-
-@given(st.lists(assignments, max_size=4))
-def test_records_that_follow_each_other_are_those_made_alone(several: list[Assignment]) -> None:
-    alone = [assignment_record(each, CELL) for each in several]
-    assert [*assignment_records(several, CELL)] == alone
-    for record, each in zip(alone, several, strict=True):
-        of_shard = (CELL, "assignments.v1", f"{each.stream}/{each.shard}", each.epoch)
-        assert identity(record) == stable_id(*of_shard).encode()
-        assert type(record) is OutRecord
 
 
 def test_all_that_is_known_of_a_node_comes_back() -> None:
