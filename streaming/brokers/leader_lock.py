@@ -108,6 +108,7 @@ class LeaderLock:
         # When the write began that proved the lock last: others count from it, or later.
         self._proved_at: float | None = None
         self._is_settled = False
+        self._act_from = float("-inf")
         # The count of a write with records of which it is not known whether it arrived.
         self._in_doubt: int | None = None
         self._has_committed = False
@@ -133,11 +134,11 @@ class LeaderLock:
             assert self._proved_at is not None
             if self._clock() - self._proved_at >= RENEW_SECONDS:
                 self.renew()
-            return True
-        if not self.is_free():
+        elif self.is_free():
+            self._take()
+        if not self._is_settled or self._clock() < self._act_from:
             return False
         self._seen = None
-        self._take()
         return True
 
     def is_free(self) -> bool:
@@ -148,9 +149,7 @@ class LeaderLock:
         except StreamingError:
             self.reset_patience()
             raise
-        if found is None or not found.held or found.id == self._id:
-            return True
-        if found.process is not None and found.process.has_ended():
+        if found is None or self._is_over(found):
             return True
         if self._seen is None or self._seen[0] != found:
             self._seen = (found, self._clock())
@@ -202,11 +201,22 @@ class LeaderLock:
             self._store.close()
             raise
         is_same = found is not None and found.id == self._id
-        self.term += not is_same
+        if not is_same:
+            self.term += 1
+            self._wait_out(found)
         if self._in_doubt is not None:
             self._has_committed = is_same and found is not None and found.count >= self._in_doubt
             self._in_doubt = None
         self._write(())
+
+    def _wait_out(self, found: Holder | None) -> None:
+        """Act at once, or where another took the lock after this one had looked, once its time is
+        over: it is fenced, and does not know it."""
+        self._act_from = float("-inf")
+        is_known = self._seen is not None and self._seen[0] == found
+        if found is not None and not is_known and not self._is_over(found):
+            self._seen = (found, self._clock())
+            self._act_from = self._clock() + LEASE_SECONDS
 
     def _write(self, records: Sequence[ProducerRecord]) -> None:
         self._count += 1
@@ -221,6 +231,12 @@ class LeaderLock:
                 self._id, self._proved_at = uuid.uuid4().hex, None
             raise
         self._is_settled, self._proved_at = True, began
+
+    def _is_over(self, found: Holder) -> bool:
+        """Return whether it is known that no other process acts by this record any more."""
+        if not found.held or found.id == self._id:
+            return True
+        return found.process is not None and found.process.has_ended()
 
     def _describe(self, *, held: bool = True) -> Holder:
         count = self._count if held else self._count + 1

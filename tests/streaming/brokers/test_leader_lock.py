@@ -189,6 +189,29 @@ def test_a_term_ends_where_another_has_held_the_lock_meanwhile(log: LockLog, clo
     assert not first.has_committed()
 
 
+def test_who_took_the_lock_from_one_that_had_just_taken_it_waits_for_its_time_to_end(
+    log: LockLog, clock: Clock
+) -> None:
+    first = made(log, clock, "first")
+    store, found_before = MemoryLockStore(log), [None]
+    look = store.read
+    store.read = lambda: found_before.pop() if found_before else look()
+    second = LeaderLock(store, "second", clock)
+    assert first.is_held()
+    # It looked before the first one wrote, and fences it now.
+    assert not second.is_held()
+    assert second.holder == "first"
+    with pytest.raises(LockLost):
+        first.renew()
+    assert not first.is_held()
+    clock.now += LEASE_SECONDS - 0.1
+    assert not second.is_held()
+    clock.now += 0.1
+    assert second.is_held()
+    assert (second.term, second.holder) == (1, None)
+    assert not first.is_held()
+
+
 def test_a_holder_whose_process_has_ended_here_is_followed_at_once(
     log: LockLog, clock: Clock
 ) -> None:
