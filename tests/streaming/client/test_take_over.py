@@ -263,6 +263,7 @@ def test_an_outage_of_the_brokers_changes_no_holder(tmp_path: Path) -> None:
         played.close()
 
 
+@pytest.mark.long
 def test_an_executor_that_closes_lets_go(played: Played, capfd: pytest.CaptureFixture[str]) -> None:
     first = played.start()
     until(lambda: played.log(0).exists() and first.poll() is None, "it runs")
