@@ -182,6 +182,7 @@ class Executor:
                     LOG.warning("%s; the executor waits, and tries again", error)
                     metrics.BROKER_AWAY.labels("executor").set(True)
             else:
+                metrics.BROKER_AWAY.labels("executor").set(False)
                 found = self._locks.waits_for
                 if found is not None and told != found:
                     told = found
