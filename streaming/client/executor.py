@@ -154,6 +154,7 @@ class Executor:
                     self._serve_term()
                 except BrokerUnreachable as error:
                     LOG.warning("%s; the executor waits, and tries again", error)
+                    self._closing.wait(RETRY_SECONDS)
         except BaseException as error:  # noqa: BLE001 - shown by close(), in the caller's thread
             LOG.error("the executor has stopped: %s", error)
             self._failure = error
