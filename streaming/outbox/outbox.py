@@ -118,9 +118,17 @@ class Outbox:
             why = self._refused.text or f"the transaction did not commit: {cause}"
             self._failed = why
             raise OutboxFailed(why) from error
-        except Exception:
-            self._producer.abort_transaction(FENCE_TIMEOUT_SECONDS)
+        except Exception as error:
+            self._abort(error)
             raise
+
+    def _abort(self, error: Exception) -> None:
+        """Abort the transaction, in which one of its records could not be made or was too large."""
+        try:
+            self._producer.abort_transaction(FENCE_TIMEOUT_SECONDS)
+        except KafkaException as failed:
+            self._failed = f"the transaction was not aborted: {_error_text(failed)}"
+            raise OutboxFailed(self._failed) from error
 
     def _name_fatal(self, error: Exception) -> Exception:
         """Return what is behind an error that only says that one was fatal: where the client hears

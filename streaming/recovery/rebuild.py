@@ -1,8 +1,8 @@
 """Rebuilds the core from the last values of the state topics.
 
-Most of a large state are assignments at rest. They are read in chunks, a chunk as one JSON array,
-and reach the core as columns: a million of them take seconds instead of a minute. A record that
-cannot be read is named by its key.
+Most of a large state are assignments at rest. They are read in chunks and reach the core as
+columns: a million of them take seconds instead of a minute. A record that cannot be read is named
+by its key.
 """
 
 from collections.abc import Callable, Iterator, Mapping
