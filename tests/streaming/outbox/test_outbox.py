@@ -6,9 +6,10 @@ long batch becomes is looked at in the driver's half alone.
 
 import random
 from collections.abc import Iterator
+from unittest.mock import Mock
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
@@ -81,6 +82,20 @@ def test_a_record_that_cannot_be_made_ends_the_transaction(
     assert committed(bootstrap, prefix) == []
     outbox.commit([record("b")])
     assert committed(bootstrap, prefix) == [("decisions.v1", "b")]
+
+
+def test_after_a_transaction_that_cannot_be_aborted_nothing_is_committed(
+    outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = Mock(spec=Producer)
+    fenced = KafkaException(KafkaError(KafkaError.PRODUCER_FENCED, "fenced"))
+    producer.abort_transaction.side_effect = fenced
+    monkeypatch.setattr(outbox, "_producer", producer)
+    with pytest.raises(OutboxFailed, match="was not aborted: another writer has taken over"):
+        outbox.commit([record("big", RECORD_BYTES_MAX)])
+    with pytest.raises(OutboxFailed, match="was not aborted"):
+        outbox.commit([record("b")])
+    producer.commit_transaction.assert_not_called()
 
 
 def test_a_newer_writer_that_is_heard_of_between_two_calls_is_named(
