@@ -9,6 +9,7 @@ What was published, as a reconciler is rebuilt from it.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -349,6 +350,7 @@ _STATUSES = (
 )
 
 
+@cache
 def status_of(liveness: Liveness, administrative: AdministrativeState, guard: Guard) -> str:
     """Return the strongest of a node's three conditions in one word."""
     condition = (liveness, administrative, guard)

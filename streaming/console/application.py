@@ -61,7 +61,6 @@ def make_console(console: Console, rules: GuardRules, pages: Sequence[Page] = PA
     @asynccontextmanager
     async def live(whole: FastAPI) -> AsyncIterator[Any]:
         async with inner(whole) as state:
-            pulse.start()
             try:
                 yield state
             finally:

@@ -8,6 +8,7 @@ from typing import Any
 from placement.model import natural_key
 from streaming.console.elements import show_name, tag
 from streaming.console.page import link_to
+from streaming.console.plain_table import Cell, PlainTable, name_cell
 
 # Those that change most; the table below a picture has every move.
 NODES_SHOWN_MAX = 24
@@ -96,33 +97,21 @@ def show_move_table(moves: list[Mapping[str, Any]]) -> None:
     """The first of the moves, as rows."""
     if not moves:
         return
-    waves = "wave" in moves[0]
-    with (
-        tag("div", "scroll", tabindex="0", role="region", aria_label="Moves"),
-        tag("table"),
-    ):
-        tag("caption", "hidden", "Moves that follow")
-        heads = (*(("Wave",) if waves else ()), "Shard", "Kind", "From", "To", "Why")
-        with tag("thead"), tag("tr"):
-            for head in heads:
-                tag("th", "", head, scope="col")
-        with tag("tbody"):
-            for move in moves[:MOVES_SHOWN_MAX]:
-                _show_move(move, waves=waves)
+    waves = ("Wave",) if "wave" in moves[0] else ()
+    heads = ("Shard", *waves, "Kind", "From", "To", "Why")
+    shown = moves[:MOVES_SHOWN_MAX]
+    PlainTable("Moves that follow", heads, [_move_cells(each, waved=bool(waves)) for each in shown])
     if len(moves) > MOVES_SHOWN_MAX:
         tag("p", "soft", f"and {len(moves) - MOVES_SHOWN_MAX:,} more")
 
 
-def _show_move(move: Mapping[str, Any], *, waves: bool) -> None:
-    with tag("tr"):
-        if waves:
-            tag("td", "", str(move["wave"]))
-        with tag("td"):
-            href = link_to("streams", move["stream"], "shards", move["shard"])
-            show_name(f"{move['stream']}/{move['shard']}", href)
-        tag("td", "", str(move["kind"]))
-        for node in (move.get("remove"), move.get("add") or move.get("leader")):
-            with tag("td"):
-                show_name(node or "–")
-        with tag("td"):
-            show_name(str(move["reason"]["message"]), classes="message")
+def _move_cells(move: Mapping[str, Any], *, waved: bool) -> list[Cell]:
+    href = link_to("streams", move["stream"], "shards", move["shard"])
+    return [
+        name_cell(f"{move['stream']}/{move['shard']}", href),
+        *([str(move["wave"])] if waved else []),
+        str(move["kind"]),
+        name_cell(move.get("remove") or "–"),
+        name_cell(move.get("add") or move.get("leader") or "–"),
+        name_cell(str(move["reason"]["message"]), whole=True),
+    ]

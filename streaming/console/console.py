@@ -3,80 +3,21 @@
 A console shows a live cell, or a cluster file; pages ask `settings` and `document` which it is.
 """
 
-import asyncio
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
 
 from streaming.api import ApiError, OpenLimit, Principal, Role, Service
+from streaming.console.derived import DerivedValues
 from streaming.console.letters import Letters
 from streaming.console.sessions import SessionAccess
 from streaming.offline import Document
-from streaming.read_model import Marker, NotReady, ReadModel, StateSnapshot
+from streaming.read_model import Marker, NotReady
 from streaming.settings import Settings
 
-T = TypeVar("T")
-
-# They compute; more at once on few cores only delays each, and lookups of the API with it.
-THREADS_MAX = 2
 # The model is confirmed every second; an election of leaders takes as long as this.
 DOUBTFUL_SECONDS = 5.0
 HISTORIES_MAX = 2
-# Of a fleet's page some ten values are kept, of each stream and node that is looked at a few.
-VALUES_KEPT = 64
-
-
-class DerivedValues:
-    """Values computed from the state of one commit, once for all viewers who look at it."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._threads = ThreadPoolExecutor(THREADS_MAX, "console")
-        self._known: OrderedDict[Hashable, tuple[int, asyncio.Future[Any]]] = OrderedDict()
-
-    async def get(
-        self,
-        key: Hashable,
-        compute: Callable[[StateSnapshot], T],
-        *,
-        stream: str | None = None,
-        node: str | None = None,
-    ) -> T:
-        """Compute a value in a thread, or return that of the same commit.
-
-        - `key`: names the value; equal keys have equal `compute`.
-        - `stream`, `node`: whose assignments the snapshot has, else it has none.
-
-        Raises NotReady, and what `compute` raises.
-        """
-        return await self.ask(key, lambda model: compute(model.take_snapshot(stream, node)[1]))
-
-    async def ask(self, key: Hashable, compute: Callable[[ReadModel], T]) -> T:
-        """As `get`, from the model itself."""
-        model = self._service.model
-        version = model.version
-        known = self._known.get(key)
-        if known is None or known[0] != version:
-            loop = asyncio.get_running_loop()
-            work = loop.run_in_executor(self._threads, lambda: compute(model))
-            known = self._known[key] = version, asyncio.ensure_future(work)
-        self._known.move_to_end(key)
-        while len(self._known) > VALUES_KEPT:
-            self._known.popitem(last=False)
-        # A viewer who leaves must not take the value from the others.
-        found: T = await asyncio.shield(known[1])
-        return found
-
-    async def run_long(self, work: Callable[[], T]) -> T:
-        """Run work that waits for brokers, in a thread that is none of those."""
-        return await asyncio.to_thread(work)
-
-    async def run(self, work: Callable[[], T]) -> T:
-        """Run work in one of the threads, for answers that are not kept."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
 def _now_ms() -> int:

@@ -42,6 +42,11 @@ def tag(name: str, /, classes: str = "", text: str | None = None, **attributes: 
     return made.classes(classes) if classes else made
 
 
+def cut(name: str) -> str:
+    """A name that is no longer than is shown of one."""
+    return name if len(name) <= TEXT_CHARS_MAX else f"{name[:TEXT_CHARS_MAX]}…"
+
+
 def show_text(text: str, classes: str = "", of: str = "span") -> ui.element:
     """A text of the console's own."""
     return tag(of, classes, text)
@@ -49,10 +54,9 @@ def show_text(text: str, classes: str = "", of: str = "span") -> ui.element:
 
 def show_name(name: str, href: str | None = None, classes: str = "") -> ui.element:
     """A name from a topic or file, isolated and cut, as a link where `href` is given."""
-    cut = name if len(name) <= TEXT_CHARS_MAX else f"{name[:TEXT_CHARS_MAX]}…"
     around = tag("span" if href is None else "a", f"name {classes}", href=href)
     with around:
-        tag("bdi", "", cut, title=name)
+        tag("bdi", "", cut(name), title=name)
     return around
 
 

@@ -61,19 +61,27 @@ def _show_header(view: View) -> None:
             icon("contrast")
 
 
+class _Freshness(ui.element, component="assets/freshness.js"):
+    """The commit that the page shows, and its age."""
+
+    def show(self, marker: Marker | None) -> None:
+        """Show a commit; None before the first."""
+        shown = None if marker is None else {"sequence": marker.sequence, "at": marker.now}
+        if self.props.get("commit") != shown:
+            self.props["commit"] = shown
+
+
 def _show_freshness(view: View) -> None:
     if view.console.is_file:
         return
 
-    def render(marker: Marker | None) -> None:
-        if marker is None:
-            tag("span", "", "no commit yet")
-            return
-        tag("span", "wide-only", f"commit {marker.sequence}")
-        show_time(marker.now, relative=True)
+    element = _Freshness()
 
-    holder = tag("span", "freshness")
-    view.watch(lambda: view.console.freshness().marker, holder, render)
+    def look() -> None:
+        marker = view.console.freshness().marker
+        element.show(marker)
+
+    view.mark(look)
 
 
 def _show_viewer(view: View) -> None:

@@ -1,10 +1,12 @@
 """A page as it is registered, and one viewer's look at it: what page builders are given.
 
-Page (path, title, build) ── frame ──▶ View ── build ──▶ elements, refreshed after commits
+Page (path, title, build) ── frame ──▶ View ── build ──▶ elements, parts ── prepare, show ──▶
+                                                          elements after a commit
 """
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
@@ -14,15 +16,14 @@ from nicegui import Client, ui
 
 from streaming.api import Principal, Role
 from streaming.console.console import Console
+from streaming.console.derived import CommitState
 from streaming.console.elements import show_fault, tag
 from streaming.console.sessions import session_id_of
 from streaming.errors import StreamingError
-from streaming.read_model import StateSnapshot
 
 LOGGER = "placer.console"
 
 T = TypeVar("T")
-Refresh = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +56,71 @@ class _Shown(Generic[T]):
 
     def __init__(self, container: ui.element, render: Callable[[T], None]) -> None:
         self._container, self._render = container, render
-        self._values: list[T] = []
+        self._values: list[T | str] = []
 
     def __call__(self, value: T) -> None:
+        self._show(value, lambda: self._render(value))
+
+    def fail(self, message: str) -> None:
+        """Say why there is no value any more."""
+        self._show(message, lambda: show_fault(message))
+
+    def _show(self, value: T | str, render: Callable[[], None]) -> None:
         if self._values == [value]:
             return
         self._values = [value]
         self._container.clear()
         with self._container:
-            self._render(value)
+            render()
+
+
+class _ShownItems(Generic[T]):
+    """A container and the items that it shows, each in a container of its own, which stays as long
+    as an equal item is there."""
+
+    def __init__(self, container: ui.element, of: str, render: Callable[[T], None]) -> None:
+        self._container, self._of, self._render = container, of, render
+        self._shown: list[tuple[T, ui.element]] = []
+
+    def __call__(self, items: Sequence[T]) -> None:
+        left = [*self._shown]
+        shown: list[tuple[T, ui.element]] = []
+        for item in items:
+            known = next((each for each in left if each[0] == item), None)
+            if known is not None:
+                left.remove(known)
+            else:
+                with self._container:
+                    known = item, tag(self._of)
+                with known[1]:
+                    self._render(item)
+            shown.append(known)
+        for _, element in left:
+            element.delete()
+        self._shown = shown
+        slot = self._container.default_slot
+        order = [element for _, element in shown]
+        if slot.children != order:
+            slot.children[:] = order
+            self._container.update()
+
+
+@dataclass(frozen=True, slots=True)
+class _Part(Generic[T]):
+    """A part of a page: what it shows is read in any order with others, and shown at once."""
+
+    read: Callable[[], Awaitable[T]]
+    show: Callable[[T], None]
+    fail: Callable[[str], None]
+
+    async def prepare(self) -> Callable[[], None]:
+        """Read, and return what shows it."""
+        try:
+            value = await self.read()
+        except StreamingError as error:
+            message = str(error)
+            return lambda: self.fail(message)
+        return lambda: self.show(value)
 
 
 class View:
@@ -78,9 +135,10 @@ class View:
         self._headers = {name.lower(): value for name, value in request.headers.items()}
         self.client: Client = ui.context.client
         self.cookies: Mapping[str, str] = dict(request.cookies)
-        self._refreshes: list[Refresh] = []
-        self._polls: list[Refresh] = []
+        self._parts: list[_Part[Any]] = []
+        self._polls: list[_Part[Any]] = []
         self._watches: list[Callable[[], None]] = []
+        self._marks: list[Callable[[], None]] = []
         self._version = console.service.model.version
 
     @property
@@ -99,16 +157,9 @@ class View:
         """Return whether the viewer has signed in here."""
         return session_id_of(self._headers) is not None and self.principal.name is not None
 
-    async def derive(
-        self,
-        key: Hashable,
-        compute: Callable[[StateSnapshot], T],
-        *,
-        stream: str | None = None,
-        node: str | None = None,
-    ) -> T:
+    async def derive(self, key: Hashable, compute: Callable[[CommitState], T]) -> T:
         """Compute a value of the state in a thread, once for all viewers (`DerivedValues.get`)."""
-        return await self.console.derived.get(key, compute, stream=stream, node=node)
+        return await self.console.derived.get(key, compute)
 
     async def live(
         self,
@@ -123,15 +174,31 @@ class View:
         what it reads changes without commits.
         """
         show = _Shown(tag("div", "live"), render)
+        show(await read())
+        part = _Part(read, show, show.fail)
+        (self._polls if each_second else self._parts).append(part)
 
-        async def refresh() -> None:
-            show(await read())
+    async def live_items(
+        self,
+        read: Callable[[], Awaitable[Sequence[T]]],
+        render: Callable[[T], None],
+        around: ui.element,
+        of: str,
+    ) -> None:
+        """Show the items that `read` returns within `around`, each by `render` in an element with
+        the tag `of`, and again those that have changed."""
+        await self.live_part(read, _ShownItems(around, of, render))
 
-        await refresh()
-        (self._polls if each_second else self._refreshes).append(refresh)
+    async def live_part(self, read: Callable[[], Awaitable[T]], show: Callable[[T], None]) -> None:
+        """Show what `read` returns now and after each commit; `show` leaves be what is equal."""
+        show(await read())
+        self._parts.append(_Part(read, show, self._note_fault))
 
     def watch(
-        self, read: Callable[[], T], container: ui.element, render: Callable[[T], None]
+        self,
+        read: Callable[[], T],
+        container: ui.element,
+        render: Callable[[T], None],
     ) -> None:
         """Show in a container what `read` returns, and again whenever it has changed. It is asked
         about once a second, commit or not, and has to be cheap."""
@@ -143,28 +210,33 @@ class View:
         look()
         self._watches.append(look)
 
-    def refresh_with(self, refresh: Refresh) -> None:
-        """Run `refresh` after each commit that changes something, while the page is open."""
-        self._refreshes.append(refresh)
+    def mark(self, look: Callable[[], None]) -> None:
+        """Run `look` now, and about once a second; after a commit once the page shows it."""
+        look()
+        self._marks.append(look)
 
-    async def refresh(self) -> None:
-        """Bring all of the page up to the last commit; called by the pulse."""
+    async def prepare(self) -> Callable[[], None]:
+        """Read what the page shows of the last commit, and return what brings it up to that; called
+        by the pulse."""
         with self.client:
             for look in self._watches:
                 look()
         version = self.console.service.model.version
         due = [*self._polls]
         if version != self._version:
+            due += self._parts
+        shows = await asyncio.gather(*(each.prepare() for each in due))
+
+        def show() -> None:
             self._version = version
-            due += self._refreshes
-        for refresh in due:
-            try:
-                with self.client:
-                    await refresh()
-            except StreamingError as error:
-                logging.getLogger(LOGGER).info("%s: %s", self.page.path, error)
-            if self.client.is_deleted:
-                return
+            with self.client:
+                for each in (*shows, *self._marks):
+                    each()
+
+        return show
+
+    def _note_fault(self, message: str) -> None:
+        logging.getLogger(LOGGER).info("%s: %s", self.page.path, message)
 
     async def build(self) -> None:
         """Make the page's elements; an expected failure is shown in their place."""

@@ -1,14 +1,21 @@
 """The table of shards: a page of a stream's million costs no more than that of its ten."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from streaming.console.derived import CommitState
 from streaming.console.page import View, link_to
-from streaming.console.table import Column, DataTable, Row, TablePage, TableQuery
-from streaming.read_model import RUNGS, ReadModel, ShardQuery
+from streaming.console.table import (
+    Column,
+    DataTable,
+    Row,
+    TablePage,
+    TableQuery,
+    commit_reader,
+    draw_rows,
+)
+from streaming.read_model import RUNGS, ShardQuery
 
 _SORTED = ("shard", "epoch", "decided_at")
 
@@ -33,16 +40,13 @@ async def show_shard_table(view: View, stream: str) -> None:
     replica; the address may name the node as `node`."""
     columns = _columns()
 
-    async def read(query: TableQuery) -> TablePage:
-        derived, model = view.console.derived, view.console.service.model
-        judged = await derived.ask("judged", ReadModel.judge_shards)
-        return await derived.run(lambda: _read(model, judged.get(stream), stream, query))
-
     await DataTable(
         view,
         f"Shards of {stream}",
         columns,
-        read,
+        commit_reader(
+            view, ("shards", stream), lambda state, query: _read(state, columns, stream, query)
+        ),
         noun="shards",
         empty="None of its shards is placed.",
         search_label="Shard number or node",
@@ -50,8 +54,9 @@ async def show_shard_table(view: View, stream: str) -> None:
 
 
 def _read(
-    model: ReadModel, steps: NDArray[np.int8] | None, stream: str, query: TableQuery
+    state: CommitState, columns: Sequence[Column], stream: str, query: TableQuery
 ) -> TablePage:
+    steps = state.judged.get(stream)
     if steps is None:
         return TablePage([], 0, 0)
     wanted = ShardQuery(
@@ -66,8 +71,9 @@ def _read(
         wanted = replace(wanted, shard=int(text))
     elif query.search:
         wanted = replace(wanted, node=query.search)
-    found = model.select_shards(stream, steps, wanted)
-    return TablePage([_row(each) for each in found.rows], found.found, found.total)
+    found = state.model.select_shards(stream, steps, wanted)
+    rows = draw_rows(map(_row, found.rows), columns)
+    return TablePage(rows, found.found, found.total)
 
 
 def _row(body: Row) -> dict[str, Any]:

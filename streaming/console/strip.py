@@ -50,7 +50,7 @@ class Strip(ui.element, component="assets/strip.js"):
 
 
 def list_happenings(snapshot: StateSnapshot) -> list[Happening]:
-    """List what the state knows to have happened, the oldest first."""
+    """List what the records know to have happened, the oldest first."""
     found = [*_decisions(snapshot), *_moves(snapshot), *_deaths(snapshot), *_alerts(snapshot)]
     return sorted(found, key=lambda each: each.at)
 

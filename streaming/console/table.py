@@ -4,20 +4,22 @@ no more than that page. What is asked for stands in the page's address.
     address ──▶ TableQuery ──▶ read ──▶ TablePage ──▶ assets/table.js
                     ▲                                      │ typed, chosen, clicked
                     └──────────────────────────────────────┘
+
+Viewers who ask for the same page of a table share it until the next commit.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from nicegui import ui
 from nicegui.events import GenericEventArguments
 
 from placement.model import natural_key
-from streaming.console.elements import SIGNS, TEXT_CHARS_MAX, TONES
+from streaming.console.derived import CommitState
+from streaming.console.elements import SIGNS, TONES, cut
 from streaming.console.page import View
 from streaming.errors import StreamingError
-from streaming.read_model import StateSnapshot
 
 PAGE_SIZES = (25, 50, 100, 250)
 PAGE_SIZE = 50
@@ -64,12 +66,19 @@ class TableQuery:
     page: int = 0
     size: int = PAGE_SIZE
 
+    @property
+    def key(self) -> Hashable:
+        """Equal for equal queries."""
+        filters = tuple(sorted(self.filters.items()))
+        return (self.search, filters, self.sort, self.descending, self.page, self.size)
+
 
 @dataclass(frozen=True, slots=True)
 class TablePage:
-    """The rows of a page. `found`: how many match in all; `total`: how many there are."""
+    """The rows of a page, each as its cells are drawn. `found`: how many match in all; `total`: how
+    many there are."""
 
-    rows: Sequence[Row]
+    rows: Sequence[Sequence[Any]]
     found: int
     total: int
 
@@ -127,28 +136,26 @@ class DataTable:
 
     async def show(self) -> None:
         """Show the page that the address asks for, and keep it current."""
-        await self.refresh()
-        self._view.refresh_with(self.refresh)
+        await self._view.live_part(self._look, self._show)
 
-    async def refresh(self) -> None:
-        """Read the page again; the browser is sent it where it has changed."""
-        found = await self._read(self._query)
-        last = max(-(-found.found // self._query.size) - 1, 0)
-        if self._query.page > last:
-            self._query = replace(self._query, page=last)
-            found = await self._read(self._query)
+    async def _look(self) -> tuple[TableQuery, TablePage]:
+        """Read the page that is asked for, or the last one where there are fewer."""
+        query = self._query
+        found = await self._read(query)
+        last = max(-(-found.found // query.size) - 1, 0)
+        if query.page > last:
+            query = replace(query, page=last)
+            found = await self._read(query)
+        return query, found
+
+    def _show(self, seen: tuple[TableQuery, TablePage]) -> None:
+        """Send the browser the page where it has changed."""
+        query, found = seen
         body = {
-            "rows": [[_cell(column, row) for column in self._columns] for row in found.rows],
+            "rows": found.rows,
             "found": found.found,
             "total": found.total,
-            "query": {
-                "search": self._query.search,
-                "filters": dict(self._query.filters),
-                "sort": self._query.sort,
-                "descending": self._query.descending,
-                "page": self._query.page,
-                "size": self._query.size,
-            },
+            "query": asdict(query),
         }
         if self._element.props["page"] != body:
             self._element.props["page"] = body
@@ -157,7 +164,7 @@ class DataTable:
         given = event.args if isinstance(event.args, dict) else {}
         self._query = self._parse({str(name): str(value) for name, value in given.items()})
         try:
-            await self.refresh()
+            self._show(await self._look())
         except StreamingError as error:
             ui.notify(str(error), type="negative")
 
@@ -182,17 +189,30 @@ class DataTable:
         )
 
 
+def commit_reader(
+    view: View, key: Hashable, read: Callable[[CommitState, TableQuery], TablePage]
+) -> Reader:
+    """Read pages of what a commit holds. `key`: names the table among the derived values."""
+
+    async def read_page(query: TableQuery) -> TablePage:
+        return await view.derive(("table", key, query.key), lambda state: read(state, query))
+
+    return read_page
+
+
 def rows_reader(
-    view: View, key: str, columns: Sequence[Column], make: Callable[[StateSnapshot], Sequence[Row]]
+    view: View,
+    key: Hashable,
+    columns: Sequence[Column],
+    make: Callable[[CommitState], Sequence[Row]],
 ) -> Reader:
     """Read pages of rows that are made at once from the state, some ten thousand at most. `key`:
-    names them among the derived values."""
+    names rows and columns among the derived values."""
 
-    async def read(query: TableQuery) -> TablePage:
-        rows = await view.derive(key, make)
-        return await view.console.derived.run(lambda: select_rows(rows, columns, query))
+    def read(state: CommitState, query: TableQuery) -> TablePage:
+        return select_rows(state.part(key, make), columns, query)
 
-    return read
+    return commit_reader(view, key, read)
 
 
 def select_rows(rows: Sequence[Row], columns: Sequence[Column], query: TableQuery) -> TablePage:
@@ -210,7 +230,13 @@ def select_rows(rows: Sequence[Row], columns: Sequence[Column], query: TableQuer
         # What is not known stands last, in either direction.
         chosen.sort(key=lambda row: row.get(query.sort) is None)
     start = query.page * query.size
-    return TablePage(chosen[start : start + query.size], len(chosen), len(rows))
+    page = chosen[start : start + query.size]
+    return TablePage(draw_rows(page, columns), len(chosen), len(rows))
+
+
+def draw_rows(rows: Iterable[Row], columns: Sequence[Column]) -> list[list[Any]]:
+    """The cells of rows, as the browser draws them."""
+    return [[_cell(column, row) for column in columns] for row in rows]
 
 
 def _holds(value: Any, needle: str) -> bool:
@@ -236,8 +262,8 @@ def _cell(column: Column, row: Row) -> Any:
     """A value as the browser draws it: plain, or with the address it leads to."""
     value = row.get(column.name)
     if column.kind == "list" and value is not None:
-        value = [str(each)[:TEXT_CHARS_MAX] for each in value]
+        value = [cut(str(each)) for each in value]
     elif isinstance(value, str):
-        value = value if len(value) <= TEXT_CHARS_MAX else f"{value[:TEXT_CHARS_MAX]}…"
+        value = cut(value)
     href = column.href(row) if column.href is not None else None
     return value if href is None else {"value": value, "href": href}

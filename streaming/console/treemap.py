@@ -18,13 +18,19 @@ Rectangle = tuple[float, float, float, float]
 
 
 class Treemap(ui.element, component="assets/treemap.js"):
-    """Tiles that lead somewhere: each `{name, note, href, tone, sign, size}`, with sizes above 0,
-    and `tiles` where there are smaller ones in it."""
+    """Tiles that lead somewhere."""
 
-    def show(self, label: str, tiles: Sequence[Mapping[str, Any]]) -> None:
-        """Draw the tiles. `label`: says what is drawn."""
-        self.props["label"], self.props["tiles"] = label, _draw(tiles, WIDTH, HEIGHT)
-        self.props["omitted"] = max(len(tiles) - TILES_MAX, 0)
+    def show(self, drawing: Mapping[str, Any]) -> None:
+        """Show what `draw_tiles` has made."""
+        if any(self.props.get(name) != value for name, value in drawing.items()):
+            self.props.update(drawing)
+
+
+def draw_tiles(label: str, tiles: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Lay out tiles: each `{name, note, href, tone, sign, size}`, with sizes above 0, and `tiles`
+    where there are smaller ones in it. `label`: says what is drawn."""
+    drawn = _draw(tiles, WIDTH, HEIGHT)
+    return {"label": label, "tiles": drawn, "omitted": max(len(tiles) - TILES_MAX, 0)}
 
 
 def _draw(tiles: Sequence[Mapping[str, Any]], width: float, height: float) -> list[dict[str, Any]]:

@@ -71,18 +71,25 @@ def nodes(live: StateRecords) -> ListingRows:
 def locations(live: StateRecords) -> ListingRows:
     """Every domain of every level, parents before what is in them."""
     loads, _ = live.count_replicas()
-    found: dict[str, dict[str, Any]] = {}
+    at: defaultdict[str, list[NodeView]] = defaultdict(list)
     for view in live.nodes:
-        parts = view.attributes.location.split("/")[1:]
+        at[view.attributes.location].append(view)
+    found: dict[str, dict[str, Any]] = {}
+    for location, views in at.items():
+        counts = {
+            "nodes": len(views),
+            "up": sum(view.status == "up" for view in views),
+            "replicas": sum(loads[view.node_id] for view in views),
+            "weight": sum(view.attributes.weight for view in views),
+        }
+        parts = location.split("/")[1:]
         paths = ["/" + "/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
         for path in paths or [_UNLOCATED]:
             row = found.setdefault(
                 path, {"location": path, "nodes": 0, "up": 0, "replicas": 0, "weight": 0.0}
             )
-            row["nodes"] += 1
-            row["up"] += view.status == "up"
-            row["replicas"] += loads[view.node_id]
-            row["weight"] += view.attributes.weight
+            for name, count in counts.items():
+                row[name] += count
     rows = [found[path] for path in sorted(found, key=natural_key)]
     return [row | {"per_weight": _share(row["replicas"], row["weight"])} for row in rows]
 

@@ -175,7 +175,9 @@ class Fold:
         self.alerts: deque[Body] = deque(maxlen=ALERTS_KEPT)
         self.topology = Topology()
         self.view_of: dict[str, NodeView] = {}
-        # Made again when somebody asks after a change: all nodes in order, replicas on nodes.
+        # Made again when somebody asks after a change: the order of nodes, which changes only as
+        # they come and go, all nodes in it, replicas on nodes.
+        self._order: list[str] | None = None
         self._views: tuple[NodeView, ...] | None = None
         self._counts: tuple[Counter[str], Counter[str]] | None = None
 
@@ -199,6 +201,8 @@ class Fold:
 
     def _take_node(self, node_id: str, view: NodeView | None) -> None:
         self._views = None
+        if (view is None) == (node_id in self.view_of):
+            self._order = None
         if view is not None:
             self.view_of[node_id] = view
             condition = (view.liveness, view.administrative, view.guard)
@@ -211,9 +215,9 @@ class Fold:
     def views(self) -> tuple[NodeView, ...]:
         """All nodes, in the natural order of their ids."""
         if self._views is None:
-            self._views = tuple(
-                self.view_of[name] for name in sorted(self.view_of, key=natural_key)
-            )
+            if self._order is None:
+                self._order = sorted(self.view_of, key=natural_key)
+            self._views = tuple(map(self.view_of.__getitem__, self._order))
         return self._views
 
     def count_replicas(self) -> tuple[Counter[str], Counter[str]]:

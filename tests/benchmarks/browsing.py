@@ -192,7 +192,7 @@ class _Viewer:
 
     def _take(self, update: Any) -> None:
         now = time.perf_counter()
-        for number in re.findall(rb'"commit (\d+)"', orjson.dumps(update)):
+        for number in re.findall(rb'"sequence":(\d+)', orjson.dumps(update)):
             sequence = int(number)
             if sequence > self.seen and sequence in self._commits.at:
                 self.seen = sequence

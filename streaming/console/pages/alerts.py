@@ -5,10 +5,10 @@ from typing import Any
 
 from schemas.alerts import AlertKind
 from schemas.words import ALERTS
+from streaming.console.derived import CommitState
 from streaming.console.elements import show_heading, show_name, show_status, tag
 from streaming.console.page import Page, View, link_to
 from streaming.console.times import show_time
-from streaming.read_model import StateSnapshot
 
 _SHOWN_MAX = 200
 # Requests that answer an alert, with what the button says.
@@ -23,9 +23,9 @@ _STATUS = {"info": "issued", "warning": "degraded", "critical": "unavailable"}
 _TONES = {"info": "info", "warning": "warn", "critical": "bad"}
 
 
-def list_alerts(snapshot: StateSnapshot) -> list[Mapping[str, Any]]:
+def list_alerts(state: CommitState) -> list[Mapping[str, Any]]:
     """The latest alerts, the newest first."""
-    return [*reversed(snapshot.alerts)][:_SHOWN_MAX]
+    return [*reversed(state.snapshot.alerts)][:_SHOWN_MAX]
 
 
 async def build_alerts(view: View) -> None:
@@ -35,16 +35,17 @@ async def build_alerts(view: View) -> None:
     async def read() -> list[Mapping[str, Any]]:
         return await view.derive("alerts", list_alerts)
 
-    await view.live(read, _show_alerts)
+    async def read_none() -> bool:
+        return not await read()
+
+    await view.live(read_none, _show_none)
+    await view.live_items(read, _show_alert, tag("div", "live"), "div")
 
 
-def _show_alerts(alerts: list[Mapping[str, Any]]) -> None:
-    if not alerts:
+def _show_none(none: bool) -> None:
+    if none:
         with tag("section", "panel"):
             tag("p", "empty", "Nothing was told yet.")
-        return
-    for alert in alerts:
-        _show_alert(alert)
 
 
 def _show_alert(alert: Mapping[str, Any]) -> None:

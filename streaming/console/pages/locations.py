@@ -1,10 +1,9 @@
 """The locations: every domain of every level, with what stands in it."""
 
+from streaming.console.derived import CommitState
 from streaming.console.elements import show_heading
 from streaming.console.page import Page, View, link_to
 from streaming.console.table import Column, DataTable, Row, rows_reader
-from streaming.live import LISTINGS
-from streaming.read_model import StateSnapshot
 
 
 def _map_link(row: Row) -> str:
@@ -26,10 +25,10 @@ COLUMNS = (
 )
 
 
-def _rows(snapshot: StateSnapshot) -> list[Row]:
-    levels = snapshot.levels
+def _rows(state: CommitState) -> list[Row]:
+    levels = state.snapshot.levels
     found: list[Row] = []
-    for row in LISTINGS["locations"].rows(snapshot):
+    for row in state.list_rows("locations"):
         depth = row["location"].count("/")
         level = levels[depth - 1] if 0 < depth <= len(levels) else str(depth or "")
         found.append(row | {"level": level, "share_up": row["up"] / row["nodes"]})

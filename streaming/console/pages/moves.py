@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from placement.model import Move, ViolationClass
+from streaming.console.derived import CommitState
 from streaming.console.elements import panel, show_heading, tag
 from streaming.console.page import Page, View, link_to
 from streaming.console.table import Column, DataTable, Row, rows_reader
-from streaming.read_model import StateSnapshot
 
 
 def _shard_link(row: Row) -> str:
@@ -50,7 +50,7 @@ def _progress(move: Move) -> float | None:
     return min((move.bytes_done or 0) / move.bytes_total, 1.0)
 
 
-def list_moves(snapshot: StateSnapshot) -> list[Row]:
+def list_moves(state: CommitState) -> list[Row]:
     """The open moves, the oldest first."""
     return [
         {
@@ -69,11 +69,11 @@ def list_moves(snapshot: StateSnapshot) -> list[Row]:
             "message": move.reason.message,
             "cancel": "cancel",
         }
-        for move in snapshot.open_moves
+        for move in state.snapshot.open_moves
     ]
 
 
-def list_waiting(snapshot: StateSnapshot) -> list[Row]:
+def list_waiting(state: CommitState) -> list[Row]:
     """The needs for which no move can be issued now."""
     return [
         {
@@ -85,15 +85,15 @@ def list_waiting(snapshot: StateSnapshot) -> list[Row]:
             "message": each.reason.message,
             "since": each.since or None,
         }
-        for each in snapshot.violations
+        for each in state.snapshot.violations
         if each.violation_class is ViolationClass.DEFERRED and each.shard is not None
     ]
 
 
-def count_reasons(rows: list[Row]) -> Mapping[str, int]:
+def count_reasons(state: CommitState) -> Mapping[str, int]:
     """Count the waiting needs by reason, the most frequent first."""
     counts: dict[str, int] = {}
-    for row in rows:
+    for row in state.part("waiting moves", list_waiting):
         counts[row["code"]] = counts.get(row["code"], 0) + 1
     return dict(sorted(counts.items(), key=lambda each: -each[1]))
 
@@ -116,7 +116,7 @@ async def build_moves(view: View) -> None:
     with panel("Waiting"):
 
         async def read() -> Mapping[str, int]:
-            return count_reasons(await view.derive("waiting moves", list_waiting))
+            return await view.derive("waiting reasons", count_reasons)
 
         await view.live(read, _show_reasons)
         await DataTable(

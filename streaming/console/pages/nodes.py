@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from streaming.console.derived import CommitState
 from streaming.console.elements import SIGNS, panel, show_heading, show_name, show_status, tag
 from streaming.console.facts import HistoryPanel, show_facts
 from streaming.console.page import Page, View, link_to
@@ -49,7 +50,7 @@ COLUMNS = (
 async def build_nodes(view: View) -> None:
     """The table of all nodes."""
     show_heading("Nodes", "Where they stand, whether they live, and what they hold.")
-    read = rows_reader(view, "nodes", COLUMNS, LISTINGS["nodes"].rows)
+    read = rows_reader(view, "nodes", COLUMNS, lambda state: state.list_rows("nodes"))
     await DataTable(
         view,
         "Nodes of the fleet",
@@ -77,8 +78,11 @@ async def build_node(view: View) -> None:
     """The page of one node."""
     name = view.parameters["node"]
 
+    def describe(state: CommitState) -> dict[str, Any]:
+        return describe_node(state.model.take_snapshot(node=name)[1], name)
+
     async def read() -> dict[str, Any]:
-        return await view.derive(("node", name), lambda live: describe_node(live, name), node=name)
+        return await view.derive(("node", name), describe)
 
     async def read_held(query: TableQuery) -> TablePage:
         rows = [{**each, "node": name} for each in (await read())["by_stream"]]

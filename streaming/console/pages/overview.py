@@ -8,6 +8,7 @@ import numpy as np
 
 from placement.diagnosis import Health
 from streaming.console.console import Console
+from streaming.console.derived import CommitState
 from streaming.console.elements import (
     SIGNS,
     icon,
@@ -18,12 +19,13 @@ from streaming.console.elements import (
     tag,
 )
 from streaming.console.page import Page, View, link_to
+from streaming.console.plain_table import Cell, PlainTable, name_cell, status_cell
 from streaming.console.strip import Happening, Strip, latest, list_happenings
 from streaming.console.times import show_time
-from streaming.console.topology import Domain, list_grandchildren
-from streaming.console.treemap import Treemap
-from streaming.live import LISTINGS, CellSummary, summarize_cell
-from streaming.read_model import RUNGS, ReadModel
+from streaming.console.topology import Domain, list_grandchildren, tally_fleet
+from streaming.console.treemap import Treemap, draw_tiles
+from streaming.live import CellSummary, summarize_cell
+from streaming.read_model import RUNGS
 
 _ALERTS_SHOWN_MAX = 5
 
@@ -39,9 +41,8 @@ class Figures:
     places: int
 
 
-def _count(model: ReadModel, now_ms: int) -> Figures:
-    judged = model.judge_shards()
-    _, snapshot = model.take_snapshot()
+def _count(state: CommitState, now_ms: int) -> Figures:
+    judged, snapshot = state.judged, state.snapshot
     found: CellSummary = summarize_cell(snapshot, now_ms, snapshot.alerts)
     steps = [np.bincount(each, minlength=len(RUNGS)) for each in judged.values() if len(each)]
     shards = np.sum(steps, axis=0) if steps else np.zeros(len(RUNGS), np.int64)
@@ -62,7 +63,7 @@ async def build_overview(view: View) -> None:
     show_heading("Overview", "What the file says of the fleet." if console.is_file else lead)
 
     async def read_figures() -> Figures:
-        return await console.derived.ask("figures", lambda model: _count(model, console.now_ms()))
+        return await view.derive("figures", lambda state: _count(state, console.now_ms()))
 
     await view.live(read_figures, lambda found: _show_figures(console, found))
     await _show_topology(view)
@@ -159,31 +160,55 @@ def _show_attention(summary: dict[str, Any]) -> None:
                 show_name(each["message"], classes="message")
 
 
+@dataclass(frozen=True, slots=True)
+class TopologyPicture:
+    """A domain as it is drawn: `drawing` for the treemap, `cells` for the first rows of the table,
+    `left` the rows beyond them."""
+
+    drawing: dict[str, Any]
+    cells: list[list[Cell]]
+    left: int
+
+
+def draw_topology(state: CommitState, path: str, by_load: bool) -> TopologyPicture:
+    """Draw what stands in a domain, `""` for the whole fleet."""
+    found = list_grandchildren(state.part("fleet", tally_fleet), path)
+    domains = [domain for domain, _ in found]
+    kind = "nodes" if domains and domains[0].is_node else "domains"
+    tiles = [
+        _tile(domain, by_load) | {"tiles": [_tile(each, by_load) for each in inner]}
+        for domain, inner in found
+    ]
+    return TopologyPicture(
+        draw_tiles(f"{kind} of {path or 'the fleet'}", tiles),
+        [_domain_cells(each, by_load) for each in domains[:_ROWS_MAX]],
+        len(domains) - _ROWS_MAX,
+    )
+
+
 async def _show_topology(view: View) -> None:
     path = view.query.get("at", "")
     by_load = view.query.get("colour") == "load"
 
-    async def read() -> list[tuple[Domain, list[Domain]]]:
-        rows = await view.derive("nodes", LISTINGS["nodes"].rows)
-        return await view.console.derived.run(lambda: list_grandchildren(rows, path))
+    async def read() -> TopologyPicture:
+        key = ("topology", path, by_load)
+        return await view.derive(key, lambda state: draw_topology(state, path, by_load))
+
+    async def read_left() -> int:
+        return (await read()).left
+
+    def show(picture: TopologyPicture) -> None:
+        treemap.show(picture.drawing)
+        table.show(picture.cells)
 
     with panel("Topology"):
         _show_crumbs(path, by_load)
-        picture = Treemap()
-
-        def render(found: list[tuple[Domain, list[Domain]]]) -> None:
-            domains = [domain for domain, _ in found]
-            kind = "nodes" if domains and domains[0].is_node else "domains"
-            picture.show(
-                f"{kind} of {path or 'the fleet'}",
-                [
-                    _tile(domain, by_load) | {"tiles": [_tile(each, by_load) for each in inner]}
-                    for domain, inner in found
-                ],
-            )
-            _show_domain_table(domains, by_load)
-
-        await view.live(read, render)
+        treemap = Treemap()
+        with tag("details", "beside"):
+            tag("summary", "", "The same as a table")
+            table = PlainTable("Domains", _DOMAIN_HEADS)
+            await view.live(read_left, _show_left)
+        await view.live_part(read, show)
 
 
 def _show_crumbs(path: str, by_load: bool) -> None:
@@ -243,30 +268,24 @@ def _note(domain: Domain, by_load: bool) -> str:
 
 # The table beside the picture is read, not searched: the pages of nodes and locations have all.
 _ROWS_MAX = 50
+_DOMAIN_HEADS = ("Name", "Status", "Nodes up", "Replicas", "Weight", "Load")
 
 
-def _show_domain_table(domains: list[Domain], by_load: bool) -> None:
-    with tag("details", "beside"):
-        tag("summary", "", "The same as a table")
-        with tag("div", "scroll", tabindex="0", role="region", aria_label="Domains"), tag("table"):
-            with tag("thead"), tag("tr"):
-                for label in ("Name", "Status", "Nodes up", "Replicas", "Weight", "Load"):
-                    tag("th", "", label, scope="col")
-            with tag("tbody"):
-                for each in domains[:_ROWS_MAX]:
-                    with tag("tr"):
-                        with tag("th", "", scope="row"):
-                            show_name(each.name, _tile(each, by_load)["href"])
-                        with tag("td"):
-                            for word, count in each.statuses.items():
-                                show_status(word, word if each.is_node else f"{count} {word}")
-                        tag("td", "", f"{each.up} of {each.nodes}")
-                        tag("td", "", f"{each.replicas:,}")
-                        tag("td", "", f"{each.weight:g}")
-                        tag("td", "", "–" if each.load is None else f"{each.load:.2f} × mean")
-        if len(domains) > _ROWS_MAX:
-            left = len(domains) - _ROWS_MAX
-            tag("a", "", f"{left} more: all nodes", href=link_to("nodes"))
+def _domain_cells(domain: Domain, by_load: bool) -> list[Cell]:
+    counts = domain.statuses.items()
+    return [
+        name_cell(domain.name, _tile(domain, by_load)["href"]),
+        status_cell([(w, w if domain.is_node else f"{count} {w}") for w, count in counts]),
+        f"{domain.up} of {domain.nodes}",
+        f"{domain.replicas:,}",
+        f"{domain.weight:g}",
+        "–" if domain.load is None else f"{domain.load:.2f} × mean",
+    ]
+
+
+def _show_left(left: int) -> None:
+    if left > 0:
+        tag("a", "", f"{left} more: all nodes", href=link_to("nodes"))
 
 
 async def _show_last_hour(view: View) -> None:
@@ -274,32 +293,40 @@ async def _show_last_hour(view: View) -> None:
         strip = Strip()
 
         async def read() -> list[Happening]:
-            found = await view.derive("happenings", list_happenings)
-            strip.show(found, view.console.now_ms())
-            return latest(found)
+            return await view.derive("happenings", lambda state: list_happenings(state.snapshot))
 
-        def render(happenings: list[Happening]) -> None:
-            if not happenings:
-                tag("p", "soft", "Nothing has happened yet.")
-            with tag("ul", "plain"):
-                for each in happenings:
-                    with tag("li", "said"):
-                        show_time(each.at)
-                        show_name(each.subject, each.href)
-                        tag("span", "", each.said)
+        async def read_latest() -> list[Happening]:
+            return latest(await read())
 
-        await view.live(read, render)
+        async def read_none() -> bool:
+            return not await read()
+
+        await view.live_part(read, lambda found: strip.show(found, view.console.now_ms()))
+        await view.live(read_none, _show_nothing)
+        await view.live_items(read_latest, _show_happening, tag("ul", "plain"), "li")
+
+
+def _show_nothing(none: bool) -> None:
+    if none:
+        tag("p", "soft", "Nothing has happened yet.")
+
+
+def _show_happening(happening: Happening) -> None:
+    with tag("div", "said"):
+        show_time(happening.at)
+        show_name(happening.subject, happening.href)
+        tag("span", "", happening.said)
 
 
 async def _show_processes(view: View) -> None:
     console = view.console
 
     async def read() -> list[tuple[str, str, int | None]]:
-        seen = await console.derived.run(console.service.processes)
+        seen = await console.derived.poll("processes", console.service.processes)
         return [(each.instance, each.role, each.proven) for each in seen]
 
     async def read_lag() -> int | None:
-        return await console.derived.run(console.lag)
+        return await console.derived.poll("lag", console.lag)
 
     def render(processes: list[tuple[str, str, int | None]]) -> None:
         if not processes:

@@ -50,7 +50,7 @@ async def build_plan(view: View) -> None:
     assert document is not None, "the page is for files"
 
     async def read() -> tuple[dict[str, Any], dict[str, Any]]:
-        return await view.console.derived.ask("plan", lambda _: check_and_plan(document))
+        return await view.derive("plan", lambda _: check_and_plan(document))
 
     check, plan = await read()
     show_heading("Check and plan", "What the rules say of the file, and the moves that mend it.")

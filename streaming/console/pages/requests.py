@@ -13,13 +13,13 @@ from streaming.console.change_picture import (
     show_changes,
     show_move_table,
 )
+from streaming.console.derived import CommitState
 from streaming.console.elements import panel, show_fault, show_heading, show_name, show_status, tag
 from streaming.console.form import Form, show_button
 from streaming.console.page import Page, View, link_to
 from streaming.console.times import show_time
 from streaming.errors import StreamingError
 from streaming.live import blocked_lines, drain_text
-from streaming.read_model import StateSnapshot
 
 # A reconciler answers within a batch; one that is being replaced takes half a minute.
 ANSWER_SECONDS_MAX = 30.0
@@ -79,7 +79,8 @@ async def build_requests(view: View) -> None:
             _explain_reading(view)
 
 
-def _read_orders(snapshot: StateSnapshot) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def _read_orders(state: CommitState) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    snapshot = state.snapshot
     holds = snapshot.memory("hold")
     waiting = {name: hold for name, hold in holds.items() if not hold.get("overridden")}
     return waiting, snapshot.memory("request")

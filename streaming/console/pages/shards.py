@@ -9,6 +9,7 @@ from nicegui import ui
 from placement.model import Move, Violation, natural_key
 from schemas.topics import DECISIONS
 from streaming.api import ApiError
+from streaming.console.derived import CommitState
 from streaming.console.elements import (
     panel,
     show_fault,
@@ -23,8 +24,8 @@ from streaming.console.replica_map import PlacedReplica, show_replica_map
 from streaming.console.shard_table import show_shard_table
 from streaming.console.times import show_time
 from streaming.errors import StreamingError
-from streaming.live import LISTINGS, NotInLiveState, condition_text, explain_live, next_steps
-from streaming.read_model import RUNGS, ReadModel
+from streaming.live import NotInLiveState, condition_text, explain_live, next_steps
+from streaming.read_model import RUNGS
 from streaming.replay import ShardTimeline
 
 # Explaining judges the whole stream by all nodes.
@@ -37,7 +38,8 @@ async def build_shards(view: View) -> None:
     """The shards of the stream that the address names, else of the first."""
     show_heading("Shards", "Where the replicas of a stream's shards are, and how they are.")
     names = await view.derive(
-        "stream names", lambda live: sorted(live.latest[DECISIONS], key=natural_key)
+        "stream names",
+        lambda state: sorted(state.snapshot.latest[DECISIONS], key=natural_key),
     )
     if not names:
         tag("p", "empty", "No stream was asked for yet.")
@@ -72,16 +74,15 @@ class ShardFacts:
     then: tuple[str, ...]
 
 
-def read_shard(model: ReadModel, stream: str, shard: int) -> ShardFacts:
+def read_shard(state: CommitState, stream: str, shard: int) -> ShardFacts:
     """Read what is known of a shard. Raises NotInLiveState."""
-    _, found = model.find_shard(stream, shard)
+    _, found = state.model.find_shard(stream, shard)
     if found.shards is None:
         raise NotInLiveState(f"there is no stream '{stream}'")
     if found.assignment is None:
         placed = "is not placed" if shard < found.shards else f"has {found.shards} shards, from 0"
         raise NotInLiveState(f"there is no shard {stream}/{shard}: the stream {placed}")
-    _, snapshot = model.take_snapshot()
-    views = {view.node_id: view for view in snapshot.nodes}
+    snapshot, views = state.snapshot, state.views
     body = found.assignment
     roles = body.get("roles") or ["replica"] * len(body["replicas"])
     adding, removing = set(body["adding"]), set(body["removing"])
@@ -100,8 +101,7 @@ def read_shard(model: ReadModel, stream: str, shard: int) -> ShardFacts:
         replicas.append(PlacedReplica(node, where, "replica", False, condition, "coming"))
     moves = [m for m in snapshot.open_moves if (m.stream, m.shard) == (stream, shard)]
     broken = tuple(v for v in snapshot.violations if (v.stream, v.shard) == (stream, shard))
-    judged = model.judge_shards().get(stream)
-    rows = LISTINGS["locations"].rows(snapshot)
+    judged = state.judged.get(stream)
     move = moves[0] if moves else None
     return ShardFacts(
         health=None if judged is None or shard >= len(judged) else str(RUNGS[judged[shard]]),
@@ -109,11 +109,17 @@ def read_shard(model: ReadModel, stream: str, shard: int) -> ShardFacts:
         decided_at=body["decided_at"],
         factor=snapshot.latest[DECISIONS][stream]["spec"]["replication_factor"],
         replicas=tuple(replicas),
-        places=tuple(row["location"] for row in rows if row["location"].count("/") <= 2),
+        places=state.part("places", _list_places),
         move=move,
         broken=broken,
         then=tuple(next_steps(move, broken)),
     )
+
+
+def _list_places(state: CommitState) -> tuple[str, ...]:
+    """Every domain of the first two levels."""
+    places = (row["location"] for row in state.list_rows("locations"))
+    return tuple(place for place in places if place.count("/") <= 2)
 
 
 async def build_shard(view: View) -> None:
@@ -125,7 +131,7 @@ async def build_shard(view: View) -> None:
 
     async def read() -> ShardFacts:
         key = ("shard", stream, shard)
-        return await view.console.derived.ask(key, lambda model: read_shard(model, stream, shard))
+        return await view.derive(key, lambda state: read_shard(state, stream, shard))
 
     await view.live(read, lambda facts: _show_shard(stream, shard, facts))
     with panel("Why here, and why not elsewhere"):

@@ -10,15 +10,16 @@ from placement.model import Outcome
 from schemas.spelling import did_you_mean
 from schemas.topics import DECISIONS, VIOLATIONS
 from streaming import codec
+from streaming.console.derived import CommitState
 from streaming.console.elements import panel, show_heading, show_name, show_status, tag
 from streaming.console.facts import show_facts
 from streaming.console.page import Page, View, link_to
 from streaming.console.shard_table import show_shard_table
-from streaming.console.table import Column, DataTable, Row, TablePage, TableQuery, select_rows
+from streaming.console.table import Column, DataTable, Row, rows_reader
 from streaming.console.times import show_time
-from streaming.console.topology import Domain, list_children
+from streaming.console.topology import Spread, list_spread, tally_fleet
 from streaming.live import LISTINGS, NotInLiveState, policy_text
-from streaming.read_model import RUNGS, ReadModel
+from streaming.read_model import RUNGS
 
 _WORDS = LISTINGS["streams"].words
 # A person looks at the first violations; the rest are counted.
@@ -42,13 +43,11 @@ COLUMNS = (
 )
 
 
-def list_streams(model: ReadModel) -> list[Row]:
+def list_streams(state: CommitState) -> list[Row]:
     """A row for each stream, by what was decided last and by the live copies of its shards."""
-    judged = model.judge_shards()
-    _, snapshot = model.take_snapshot()
     rows: list[Row] = []
-    for decision in snapshot.decisions:
-        steps = judged.get(decision.stream)
+    for decision in state.snapshot.decisions:
+        steps = state.judged.get(decision.stream)
         said = [*decision.reasons, *decision.warnings]
         known = steps is not None and len(steps) > 0
         rows.append(
@@ -74,16 +73,11 @@ _SHORT = RUNGS.index(next(each for each in RUNGS if each == "under_replicated"))
 async def build_streams(view: View) -> None:
     """The table of all streams."""
     show_heading("Streams", "What was decided on each, and how its shards are.")
-
-    async def read(query: TableQuery) -> TablePage:
-        rows = await view.console.derived.ask("streams", list_streams)
-        return await view.console.derived.run(lambda: select_rows(rows, COLUMNS, query))
-
     await DataTable(
         view,
         "Streams of the cell",
         COLUMNS,
-        read,
+        rows_reader(view, "streams", COLUMNS, list_streams),
         noun="streams",
         empty="No stream was asked for yet.",
     ).show()
@@ -91,27 +85,26 @@ async def build_streams(view: View) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StreamFacts:
-    """What the page of a stream shows. `held`: its replicas on each node; `rows`: of all nodes."""
+    """What the page of a stream shows. `spread`: its replicas in the top domains."""
 
     decision: Mapping[str, Any]
     policy: str
     health: dict[str, int]
     replicas: int
-    spread: list[Domain]
+    spread: list[Spread]
     violations: list[Mapping[str, Any]]
 
 
-def read_stream(model: ReadModel, name: str) -> StreamFacts:
+def read_stream(state: CommitState, name: str) -> StreamFacts:
     """Read what is known of a stream. Raises NotInLiveState."""
-    _, snapshot = model.take_snapshot()
+    snapshot = state.snapshot
     decision = snapshot.latest[DECISIONS].get(name)
     if decision is None:
         hint = did_you_mean(name, [*snapshot.latest[DECISIONS]]) or ""
         raise NotInLiveState(f"there is no stream '{name}'{hint}")
-    steps = model.judge_shards().get(name, np.zeros(0, np.int8))
+    steps = state.judged.get(name, np.zeros(0, np.int8))
     counts = np.bincount(steps, minlength=len(RUNGS))
-    held, _ = model.count_replicas(name)
-    rows = [row | {"replicas": held[row["node"]]} for row in LISTINGS["nodes"].rows(snapshot)]
+    held, _ = state.model.count_replicas(name)
     broken = [
         each
         for key, body in snapshot.latest[VIOLATIONS].items()
@@ -123,7 +116,7 @@ def read_stream(model: ReadModel, name: str) -> StreamFacts:
         policy=policy_text(codec.parse_decision(decision)),
         health={str(rung): int(n) for rung, n in zip(RUNGS, counts, strict=True) if n},
         replicas=held.total(),
-        spread=list_children(rows, ""),
+        spread=list_spread(state.part("fleet", tally_fleet), held),
         violations=broken,
     )
 
@@ -133,8 +126,7 @@ async def build_stream(view: View) -> None:
     name = view.parameters["stream"]
 
     async def read() -> StreamFacts:
-        key = ("stream", name)
-        return await view.console.derived.ask(key, lambda model: read_stream(model, name))
+        return await view.derive(("stream", name), lambda state: read_stream(state, name))
 
     await view.live(read, lambda facts: _show_stream(name, facts))
     with panel("Shards"):
@@ -192,8 +184,7 @@ def _show_spread(facts: StreamFacts) -> None:
     with tag("ul", "plain bars"):
         for each in facts.spread:
             with tag("li"):
-                href = link_to("nodes", each.path) if each.is_node else link_to("", at=each.path)
-                show_name(each.name, href)
+                show_name(each.path.rpartition("/")[2], link_to("", at=each.path))
                 with tag("span", "bar wide-bar", aria_hidden="true"):
                     bar = tag("span")
                     bar.style["width"] = f"{100 * each.replicas / most:.1f}%"

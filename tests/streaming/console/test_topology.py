@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from streaming.console.table import Column, TableQuery, select_rows
-from streaming.console.topology import UNLOCATED, list_children, list_grandchildren
+from streaming.console.topology import (
+    UNLOCATED,
+    Spread,
+    fleet_of,
+    list_children,
+    list_grandchildren,
+    list_spread,
+)
 from streaming.console.treemap import HEIGHT, WIDTH, lay_out
 
 
@@ -23,14 +30,16 @@ def node(name: str, location: str, status: str = "up", replicas: int = 1) -> dic
     }
 
 
-FLEET = [
-    node("n1", "/a/r1", replicas=4),
-    node("n2", "/a/r2", "dead", 0),
-    node("n3", "/b/r1", "suspect", 2),
-    node("n10", "/b/r1", replicas=2),
-    node("n5", UNLOCATED),
-    node("n6", "/b", replicas=0),
-]
+FLEET = fleet_of(
+    [
+        node("n1", "/a/r1", replicas=4),
+        node("n2", "/a/r2", "dead", 0),
+        node("n3", "/b/r1", "suspect", 2),
+        node("n10", "/b/r1", replicas=2),
+        node("n5", UNLOCATED),
+        node("n6", "/b", replicas=0),
+    ]
+)
 
 
 def test_domains_add_up_and_look_like_their_worst() -> None:
@@ -50,6 +59,12 @@ def test_what_is_inside_is_measured_by_the_whole_fleet() -> None:
     inner = {each.path: within for each, within in list_grandchildren(FLEET, "")}
     assert [each.path for each in inner["/a"]] == ["/a/r1", "/a/r2"]
     assert inner["/a"][0].load == list_children(FLEET, "/a")[0].load
+
+
+def test_the_replicas_of_a_stream_are_counted_in_the_top_domains() -> None:
+    held = {"n1": 2, "n3": 1, "n10": 4, "n5": 1}
+    spread = list_spread(FLEET, held)
+    assert spread == [Spread(UNLOCATED, 1), Spread("/a", 2), Spread("/b", 5)]
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 60, 250])
@@ -89,7 +104,7 @@ COLUMNS = (
 
 
 def names(query: TableQuery) -> list[str]:
-    return [row["name"] for row in select_rows(ROWS, COLUMNS, query).rows]
+    return [row[0] for row in select_rows(ROWS, COLUMNS, query).rows]
 
 
 def test_rows_are_searched_sorted_and_cut() -> None:
