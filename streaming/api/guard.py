@@ -26,6 +26,9 @@ LIVE, READY = "/livez", "/readyz"
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 # Encoded separators, dots and control characters, which no id has: they only hide a path.
 _HIDDEN = re.compile(rb"%(2e|2f|5c|00|0a|0d)|\\|/\.{1,2}(/|$)|//", re.IGNORECASE)
+# A name or an address, and a port (RFC 9110, 7.2). Other signs would end up in addresses that are
+# made of it.
+_HOST = re.compile(r"(?:[A-Za-z0-9._-]{0,255}|\[[0-9A-Fa-f:.]{2,64}\])(?::[0-9]{1,5})?")
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 # Names under which a secret would be in the address, and so in logs and histories.
 _SECRET_PARAMETER = re.compile(rb"(^|&)(access_token|token|api_key|password)=", re.IGNORECASE)
@@ -170,6 +173,13 @@ class Guard:
                 "Bearer TOKEN, and replace this token",
             )
         host = headers.get("host", "")
+        if not _HOST.fullmatch(host):
+            raise ApiError(
+                400,
+                ErrorCode.HOST_INVALID,
+                f"the header Host is {echo(host)}: expected a name or an address, and a port if it "
+                "is not the usual one",
+            )
         if self._rules.loopback and _name_of(host) not in _LOOPBACK_NAMES:
             raise ApiError(
                 421,

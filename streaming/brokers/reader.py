@@ -189,6 +189,19 @@ class CommittedReader:
         """
         return [*self.records_to_end()]
 
+    def read_span(self, topic: str, ends: Mapping[int, int]) -> list[Record]:
+        """The records of a topic's partitions from where the reader stands to before some offsets,
+        which exist."""
+        name = next(full for full, short in self._short_names.items() if short == topic)
+        wanted = {(name, partition): end for partition, end in ends.items()}
+        found = [
+            self._record(each)
+            for messages in self._consume_to(wanted)
+            for each in messages
+            if self._advance(each) and each.offset() < wanted.get((name, each.partition()), 0)
+        ]
+        return [each for each in found if each.topic == topic]
+
     def records_to_end(self) -> Iterator[Record]:
         """Yield the records of `read_to_end` one by one, for topics of which few records are
         kept."""
@@ -232,7 +245,11 @@ class CommittedReader:
             # The client hands over what its connections reported together with records.
             yield self._consumer.consume(RECORDS_PER_CALL_MAX, timeout=0)
             self._look(raises=True)
-        ends = {partition: self.end(*partition) for partition in self._partitions}
+        yield from self._consume_to(
+            {partition: self.end(*partition) for partition in self._partitions}
+        )
+
+    def _consume_to(self, ends: Mapping[tuple[str, int], int]) -> Iterator[list[Any]]:
         reached = sum(self._next.values())
         deadline = time.monotonic() + STALL_TIMEOUT_SECONDS
         while any(self._next[partition] < end for partition, end in ends.items()):

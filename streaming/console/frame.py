@@ -34,8 +34,16 @@ def show_frame(view: View, pages: Sequence[Page]) -> Iterator[None]:
         _show_navigation(view, pages)
         with tag("main", "main", id="main", tabindex="-1"):
             _show_banner(view)
-            with tag("div", "content"):
+            with _gate(view), tag("div", "content"):
                 yield
+
+
+def _gate(view: View) -> ui.element:
+    """Keeps fields and buttons disabled until the browser's socket is there: what is typed before
+    reaches nobody. Links work without it."""
+    gate = tag("fieldset", "gate", role="presentation", disabled=True)
+    view.client.on_connect(lambda: gate.props.pop("disabled", None))
+    return gate
 
 
 def _show_header(view: View) -> None:

@@ -173,17 +173,32 @@ def read_letters(
 ) -> Iterator[DeadLetter | None]:
     """Yield all letters there are, then, with `follow`, those that come; None when none has come.
     Raises BrokerUnreachable, TopicMissing."""
-    with CommittedReader(
-        settings.kafka.bootstrap_servers,
-        settings.topics.prefix,
-        [DEAD_LETTERS],
-        options=settings.resolved_kafka_options(),
-        reachability=reachability,
-    ) as reader:
+    with _letters_reader(settings, reachability=reachability) as reader:
         yield from map(DeadLetter, reader.read_to_end())
         while follow:
             yield from map(DeadLetter, reader.poll(POLL_SECONDS))
             yield None
+
+
+def letter_bounds(settings: Settings) -> dict[int, tuple[int, int]]:
+    """By partition the offset of the oldest letter kept, and that behind the newest. Raises
+    BrokerUnreachable, TopicMissing."""
+    with _letters_reader(settings, from_beginning=False) as reader:
+        return reader.bounds(DEAD_LETTERS)
+
+
+def read_letters_within(
+    settings: Settings, spans: Mapping[int, tuple[int, int]]
+) -> list[DeadLetter]:
+    """The letters in spans of offsets by partition, `[from, to)`, within the bounds; the oldest
+    first. Raises BrokerUnreachable, TopicMissing."""
+    starts = {partition: start for partition, (start, _) in spans.items()}
+    ends = {partition: end for partition, (start, end) in spans.items() if start < end}
+    with _letters_reader(
+        settings, from_beginning=False, positions={DEAD_LETTERS: starts}
+    ) as reader:
+        found = reader.read_span(DEAD_LETTERS, ends)
+    return [DeadLetter(each) for each in sorted(found, key=lambda each: each.timestamp_ms)]
 
 
 def redriven_ids(letters: Sequence[DeadLetter]) -> set[str]:
@@ -241,6 +256,16 @@ def _send(producer: Producer, prefix: str, letter: DeadLetter, original: Origina
     )
     if producer.flush(FLUSH_TIMEOUT_SECONDS):
         raise RedriveRefused(f"letter {letter.id}: the broker did not take the record")
+
+
+def _letters_reader(settings: Settings, **where: Any) -> CommittedReader:
+    return CommittedReader(
+        settings.kafka.bootstrap_servers,
+        settings.topics.prefix,
+        [DEAD_LETTERS],
+        options=settings.resolved_kafka_options(),
+        **where,
+    )
 
 
 def _parse_number(said: str) -> int | None:

@@ -58,14 +58,18 @@
     }
   });
 
-  // NiceGUI shows this element while its socket is away; people want to know since when.
+  // NiceGUI shows this element while its socket is away; people want to know since when, and what
+  // they type meanwhile would be lost.
   function watchConnection() {
     const popup = document.getElementById("popup");
     if (!popup) return;
     const [head, text] = popup.querySelectorAll("span");
     popup.setAttribute("role", "status");
     new MutationObserver(() => {
-      if (popup.ariaHidden !== "false" || popup.dataset.since) {
+      const away = popup.ariaHidden === "false";
+      const gate = document.querySelector("fieldset.gate");
+      if (gate && (away || popup.dataset.since)) gate.disabled = away;
+      if (!away || popup.dataset.since) {
         if (popup.ariaHidden === "true") delete popup.dataset.since;
         return;
       }

@@ -14,12 +14,18 @@ function draw(cell) {
 export default {
   props: { caption: String, heads: Array, rows: Array },
   render() {
-    const heads = this.heads.map((head) => h("th", { scope: "col" }, head));
-    const rows = this.rows.map((row, index) => h("tr", { key: index }, row.map((cell, n) => {
-      const attributes = { "data-label": this.heads[n] };
-      return n ? h("td", attributes, [draw(cell)].flat()) : h("th", { scope: "row", ...attributes }, [draw(cell)].flat());
+    const heads = this.heads.map((head) => h("th", { scope: "col", role: "columnheader" }, head));
+    // With their roles said, rows that narrow screens draw as blocks are still those of a table.
+    const rows = this.rows.map((row, index) => h("tr", { key: index, role: "row" }, row.map((cell, n) => {
+      const drawn = [draw(cell)].flat();
+      if (n === 0) return h("th", { scope: "row", role: "rowheader" }, drawn);
+      return h("td", { role: "cell", "data-label": this.heads[n] }, drawn);
     })));
-    const table = h("table", [h("caption", { class: "hidden" }, this.caption), h("thead", h("tr", heads)), h("tbody", rows)]);
-    return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": this.caption }, table);
+    const table = h("table", { role: "table" }, [
+      h("caption", { class: "hidden" }, this.caption),
+      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, heads)),
+      h("tbody", { role: "rowgroup" }, rows),
+    ]);
+    return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": this.caption }, [table]);
   },
 };

@@ -104,7 +104,8 @@ export default {
     heading(each) {
       const here = this.query.sort === each.name;
       const order = here ? (this.query.descending ? "descending" : "ascending") : "none";
-      const attributes = { scope: "col", class: [`k-${each.kind}`, { wide: each.wide }], title: each.hint };
+      const kinds = [`k-${each.kind}`, { wide: each.wide, fixed: !each.sortable }];
+      const attributes = { scope: "col", role: "columnheader", class: kinds, title: each.hint };
       if (!each.sortable) return h("th", attributes, each.label);
       const arrow = h("span", { class: "arrow", "aria-hidden": "true" }, here ? (this.query.descending ? "▼" : "▲") : "");
       const button = h("button", { type: "button", onClick: () => this.sortBy(each.name) }, [each.label, arrow]);
@@ -137,15 +138,16 @@ export default {
     if (!this.page) return h("div", { class: "data-table" });
     const { rows, found, total } = this.page;
     const count = found === total ? `${numberText(total)} ${this.noun}` : `${numberText(found)} of ${numberText(total)} ${this.noun}`;
-    const body = rows.map((row, index) => h("tr", { key: index }, row.map((cell, n) => {
+    // With their roles said, rows that narrow screens draw as blocks are still those of a table.
+    const body = rows.map((row, index) => h("tr", { key: index, role: "row" }, row.map((cell, n) => {
       const column = this.columns[n];
       const attributes = { class: [`k-${column.kind}`, { wide: column.wide }], "data-label": column.label };
-      return n === 0 ? h("th", { scope: "row", ...attributes }, [this.cell(column, cell)]) : h("td", attributes, [this.cell(column, cell)]);
+      return n === 0 ? h("th", { scope: "row", role: "rowheader", ...attributes }, [this.cell(column, cell)]) : h("td", { role: "cell", ...attributes }, [this.cell(column, cell)]);
     })));
-    const table = h("table", [
+    const table = h("table", { role: "table" }, [
       h("caption", { class: "hidden" }, this.caption),
-      h("thead", h("tr", this.columns.map(this.heading))),
-      h("tbody", body),
+      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, this.columns.map(this.heading))),
+      h("tbody", { role: "rowgroup" }, body),
     ]);
     const none = found ? null : h("p", { class: "empty" }, total ? "Nothing matches what is asked for." : this.empty);
     return h("div", { class: "data-table" }, [

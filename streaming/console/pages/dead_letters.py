@@ -1,6 +1,7 @@
 """The dead letters: records that could not be applied, why, and sending them again."""
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -10,12 +11,13 @@ from streaming.api import ApiError, check_operator
 from streaming.console.elements import panel, show_fault, show_heading, show_name, show_status, tag
 from streaming.console.facts import show_facts
 from streaming.console.form import show_button
-from streaming.console.letters import Letters
+from streaming.console.letters import LetterPage, Letters
 from streaming.console.page import LOGGER, Page, View, link_to
 from streaming.console.table import Column, DataTable, Row, TablePage, TableQuery, select_rows
 from streaming.errors import StreamingError
 from streaming.requests import DeadLetter, Redriven, choose_letters, redriven_ids
 
+_NUMBER = re.compile(r"[0-9]{1,18}")
 # A value is cut by the letter itself; of it this much is shown.
 _VALUE_CHARS_MAX = 1_024
 _OUTCOMES_SHOWN_MAX = 50
@@ -55,16 +57,20 @@ def letter_rows(letters: Sequence[DeadLetter]) -> list[Row]:
 
 
 class LetterBox:
-    """The letters as they were read last, and what is asked for with them."""
+    """Reads letters, and sends their records again where that is asked for."""
 
     def __init__(self, view: View, source: Letters) -> None:
         self._view, self._source = view, source
-        self.letters: list[DeadLetter] = []
 
-    async def read(self) -> None:
-        """Read them again. Raises StreamingError."""
-        console = self._view.console
-        self.letters = await console.derived.run_long(self._source.read)
+    async def read(self, before: Mapping[int, int]) -> LetterPage:
+        """The latest letters before some offsets. Raises StreamingError."""
+        return await self._view.console.derived.run_long(lambda: self._source.read(before))
+
+    async def find(self, partition: int, offset: int) -> DeadLetter | None:
+        """One letter; None where there is none. Raises StreamingError."""
+        return await self._view.console.derived.run_long(
+            lambda: self._source.find(partition, offset)
+        )
 
     async def redrive(self, chosen: Sequence[DeadLetter], *, only_try: bool) -> list[Redriven]:
         """Send the records of letters again. Raises ApiError, StreamingError."""
@@ -138,16 +144,18 @@ async def build_dead_letters(view: View) -> None:
     box = _box(view)
     if box is None:
         return
-    await box.read()
+    before = parse_places(view.query.get("before", ""))
+    page = await box.read(before)
+    rows = letter_rows(page.letters)
 
     async def read(query: TableQuery) -> TablePage:
-        return select_rows(letter_rows(box.letters), _COLUMNS, query)
+        return select_rows(rows, _COLUMNS, query)
 
-    reasons = Counter(each.header("reason") for each in box.letters)
+    reasons = Counter(each.header("reason") for each in page.letters)
     if reasons:
         with panel("Reasons"):
             for reason, count in reasons.most_common():
-                chosen, _ = choose_letters(box.letters, (), reason)
+                chosen, _ = choose_letters(page.letters, (), reason)
                 _show_reason(box, reason, count, chosen)
     await DataTable(
         view,
@@ -155,8 +163,29 @@ async def build_dead_letters(view: View) -> None:
         _COLUMNS,
         read,
         noun="letters",
-        empty="Every record could be applied.",
+        empty="None is here." if before else "Every record could be applied.",
     ).show()
+    with tag("div", "controls"):
+        if before:
+            tag("a", "quiet", "The latest letters", href=link_to("dead-letters"))
+        if page.older:
+            href = link_to("dead-letters", before=format_places(page.older))
+            tag("a", "quiet", "Older letters", href=href)
+
+
+def parse_places(text: str) -> dict[int, int]:
+    """Offsets by partition, `0:1200,2:88`; what is none of these is left out."""
+    found = {}
+    for word in text.split(","):
+        partition, _, offset = word.partition(":")
+        if all(map(_NUMBER.fullmatch, (partition, offset))):
+            found[int(partition)] = int(offset)
+    return found
+
+
+def format_places(places: Mapping[int, int]) -> str:
+    """As `parse_places` reads them."""
+    return ",".join(f"{partition}:{offset}" for partition, offset in sorted(places.items()))
 
 
 def _show_reason(box: LetterBox, reason: str, count: int, chosen: Sequence[DeadLetter]) -> None:
@@ -187,8 +216,10 @@ async def build_letter(view: View) -> None:
     box = _box(view)
     if box is None:
         return
-    await box.read()
-    (letter,) = choose_letters(box.letters, [name], None)[0] or (None,)
+    place = parse_places(name.replace("/", ":"))
+    letter = None
+    for partition, offset in place.items():
+        letter = await box.find(partition, offset)
     if letter is None:
         view.client.status_code = 404
         show_fault(f"There is no dead letter {name}.")

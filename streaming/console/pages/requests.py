@@ -319,8 +319,9 @@ def _show_blocked(blocked: Any) -> None:
     if not blocked:
         return
     with tag("div", "notice warn"):
-        count = format_count(len(blocked), "replica stays where it is", "replicas stay")
-        tag("span", "", f"{count}:")
+        alone = "replica stays where it is, for the reason beside its shard"
+        many = "replicas stay where they are, each for the reason beside its shard"
+        tag("span", "", f"{format_count(len(blocked), alone, many)}.")
     with tag("ul", "plain"):
         for each in blocked[:_BLOCKED_SHOWN_MAX]:
             with tag("li", "said"):

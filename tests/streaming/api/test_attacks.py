@@ -86,9 +86,16 @@ def test_a_form_is_no_request(client: TestClient) -> None:
         assert "application/json" in refused(answer, 415, "TYPE_UNSUPPORTED")
 
 
-@pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:8750", "localhost.evil.example", "["]
-)
+@pytest.mark.parametrize("host", ["a b", "[", "[::1", "a:port", "a/../b", "<script>", "me@host"])
+def test_a_host_that_is_none_is_refused_wherever_it_listens(served: ServedModel, host: str) -> None:
+    for rules in (GuardRules(), GuardRules(loopback=False)):
+        with served.client(rules) as client:
+            for path in (f"{V1}/nodes", f"{V1}/streams/orders"):
+                message = refused(client.get(path, headers={"Host": host}), 400, "HOST_INVALID")
+                assert "expected a name or an address" in message
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8750", "localhost.evil.example"])
 def test_a_foreign_name_of_this_machine_is_not_answered(client: TestClient, host: str) -> None:
     refused(client.get(f"{V1}/nodes", headers={"Host": host}), 421, "HOST_UNKNOWN")
 

@@ -6,10 +6,10 @@ headless Chromium. `pytest -m long --rewrite` on this file writes `deploy/consol
 
 import copy
 import ipaddress
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -26,6 +26,7 @@ from streaming.api import AccessRules, ApiServer, GuardRules, ServerOptions
 from streaming.api.access import Role
 from streaming.codec import RawRecord
 from streaming.console import Console, SessionAccess, make_console
+from streaming.console.letters import LetterPage
 from streaming.outbox.dead_letters import make_letter
 from streaming.requests import DeadLetter, Redriven
 from streaming.requests.operators import DryRun
@@ -38,16 +39,28 @@ if TYPE_CHECKING:
 
     from tests.systems.browser import Tab
 
+NOW = datetime(2026, 3, 2, 9, 41, 27, tzinfo=UTC)
 PICTURES = Path(__file__).parents[3] / "deploy" / "console"
 PICTURE_BYTES_MAX = 60_000
+# So that the letters below are on two pages.
+LETTERS_A_PAGE = 2
 HOSTILE = ("<script>alert(1)</script>", "\u202egnp.exe", "x" * 2_000)
 
 
 class BuiltLetters:
     """Dead letters whose keys and reasons are hostile."""
 
-    def read(self) -> list[DeadLetter]:
-        return [_letter(offset, text) for offset, text in enumerate(HOSTILE)]
+    def __init__(self) -> None:
+        self._letters = [_letter(offset, text) for offset, text in enumerate(HOSTILE)]
+
+    def read(self, before: Mapping[int, int]) -> LetterPage:
+        end = before.get(0, len(self._letters))
+        start = max(end - LETTERS_A_PAGE, 0)
+        return LetterPage(self._letters[start:end], {0: start} if start else {})
+
+    def find(self, partition: int, offset: int) -> DeadLetter | None:
+        here = partition == 0 and offset < len(self._letters)
+        return self._letters[offset] if here else None
 
     def redrive(self, letters: Sequence[DeadLetter], only_try: bool) -> list[Redriven]:
         return [] if only_try else [Redriven(each, None) for each in letters]
@@ -70,7 +83,8 @@ def _letter(offset: int, text: str) -> DeadLetter:
 
 
 def _now_ms() -> int:
-    return int(time.time() * 1_000)
+    """The time of the server and of the browser: pictures are the same whenever they are made."""
+    return int(NOW.timestamp() * 1_000)
 
 
 def _fleet(served: ServedModel) -> None:
@@ -185,6 +199,7 @@ def test_pictures_of_the_console(
     }
     for name, (path, options) in pictures.items():
         with _tab(browser, url, **options) as tab:
+            tab.page.clock.set_fixed_time(NOW)
             page = tab.visit(path)
             if name == "requests":
                 page.click("button:has-text('Dry run')")
@@ -194,4 +209,6 @@ def test_pictures_of_the_console(
             tab.write_screenshot(place / f"{name}.png", whole=name == "requests")
             assert tab.errors == []
     assert {each.stem for each in PICTURES.iterdir()} == set(pictures)
+    readme = PICTURES.parents[1].joinpath("README.md").read_text()
+    assert all(f"(deploy/console/{name}.png)" in readme for name in pictures)
     assert all(each.stat().st_size < PICTURE_BYTES_MAX for each in place.iterdir())
