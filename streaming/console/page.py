@@ -22,6 +22,7 @@ from streaming.console.sessions import session_id_of
 from streaming.errors import StreamingError
 
 LOGGER = "placer.console"
+OWN_FAULT = "This page met a fault of the console's own; its log says which."
 
 T = TypeVar("T")
 
@@ -134,6 +135,8 @@ class View:
         self._address = request.client.host if request.client else ""
         self._headers = {name.lower(): value for name, value in request.headers.items()}
         self.client: Client = ui.context.client
+        # What an event meets is logged; whoever has clicked would wait for an answer.
+        self.client.on_exception(lambda: ui.notify(OWN_FAULT, type="negative"))
         self.cookies: Mapping[str, str] = dict(request.cookies)
         self._parts: list[_Part[Any]] = []
         self._polls: list[_Part[Any]] = []
@@ -248,7 +251,7 @@ class View:
         except Exception:
             logging.getLogger(LOGGER).exception("%s cannot be built", self.page.path)
             self.client.status_code = 500
-            show_fault("This page met a fault of the console's own; its log says which.")
+            show_fault(OWN_FAULT)
 
 
 def link_to(path: str, *parts: str | int, **query: Any) -> str:

@@ -5,7 +5,7 @@ NiceGUI keeps one application in a process; each console here starts from a clea
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from html import unescape
 from typing import Any
@@ -14,8 +14,10 @@ from nicegui import Client
 from nicegui.testing.general import nicegui_reset_globals
 from starlette.testclient import TestClient
 
-from streaming.api import GuardRules
+from streaming.api import ApiServer, GuardRules, ServerOptions
 from streaming.console import Console, SessionAccess, make_console
+from streaming.console.page import Page
+from streaming.console.pages import PAGES
 from tests.builders.api_service import NOW_MS, ServedModel
 
 BASE = "http://localhost:8750"
@@ -23,6 +25,21 @@ SOCKET = "/_nicegui_ws/socket.io/?EIO=4&transport=websocket"
 OWN = {"Origin": BASE, "Host": BASE.removeprefix("http://")}
 # Of a websocket; the client of the tests leaves out what browsers send.
 OWN_SOCKET = OWN | {"Upgrade": "websocket"}
+
+
+@contextmanager
+def serving(
+    console: Console, rules: GuardRules | None = None, pages: Sequence[Page] = PAGES
+) -> Iterator[str]:
+    """The address at which a console answers on this machine, for browsers."""
+    with nicegui_reset_globals():
+        app = make_console(console, rules or GuardRules(), pages)
+        server = ApiServer(app, console.service.hub, ServerOptions(port=0))
+        try:
+            with server.running():
+                yield server.address
+        finally:
+            Client.page_routes.clear()
 
 
 @contextmanager

@@ -4,137 +4,28 @@ Method: the console on a model that is filled without Kafka, served on this mach
 headless Chromium. `pytest -m long --rewrite` on this file writes `deploy/console` anew.
 """
 
-import copy
-import ipaddress
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import pytest
-from nicegui import Client
-from nicegui.testing.general import nicegui_reset_globals
 
-from placement.model import Liveness, NodeAttributes, NodeChanged, StreamCreated
-from schemas.requests import OperatorRequest
-from streaming import codec
-from streaming.api import AccessRules, ApiServer, GuardRules, ServerOptions
-from streaming.api.access import Role
-from streaming.codec import RawRecord
-from streaming.console import Console, SessionAccess, make_console
-from streaming.console.letters import LetterPage
-from streaming.outbox.dead_letters import make_letter
-from streaming.requests import DeadLetter, Redriven
-from streaming.requests.operators import DryRun
-from streaming.requests.rehearsal import rehearse_request
-from tests.builders.api_service import NOW_MS, ServedModel
-from tests.builders.published_state import as_read
+from tests.builders.operators_console import HOSTILE, NOW, serving_operators
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Dialog
+    from playwright.sync_api import Browser, Dialog, Page
 
     from tests.systems.browser import Tab
 
-NOW = datetime(2026, 3, 2, 9, 41, 27, tzinfo=UTC)
 PICTURES = Path(__file__).parents[3] / "deploy" / "console"
 PICTURE_BYTES_MAX = 60_000
-# So that the letters below are on two pages.
-LETTERS_A_PAGE = 2
-HOSTILE = ("<script>alert(1)</script>", "\u202egnp.exe", "x" * 2_000)
-
-
-class BuiltLetters:
-    """Dead letters whose keys and reasons are hostile."""
-
-    def __init__(self) -> None:
-        self._letters = [_letter(offset, text) for offset, text in enumerate(HOSTILE)]
-
-    def read(self, before: Mapping[int, int]) -> LetterPage:
-        end = before.get(0, len(self._letters))
-        start = max(end - LETTERS_A_PAGE, 0)
-        return LetterPage(self._letters[start:end], {0: start} if start else {})
-
-    def find(self, partition: int, offset: int) -> DeadLetter | None:
-        here = partition == 0 and offset < len(self._letters)
-        return self._letters[offset] if here else None
-
-    def redrive(self, letters: Sequence[DeadLetter], only_try: bool) -> list[Redriven]:
-        return [] if only_try else [Redriven(each, None) for each in letters]
-
-
-def _letter(offset: int, text: str) -> DeadLetter:
-    value = text.encode()
-    raw = RawRecord("streams.v1", 0, offset, NOW_MS, value, b'{"a":1}', [])
-    made = make_letter(raw, "decode", "KEY_MISMATCH", text)
-    record = SimpleNamespace(
-        partition=0,
-        offset=offset,
-        headers={name: (said or b"").decode() for name, said in made.headers},
-        raw=made.value,
-        raw_key=made.key,
-        key=(made.key or b"").decode(),
-        raw_headers=tuple(made.headers),
-    )
-    return DeadLetter(cast("Any", record))
-
-
-def _now_ms() -> int:
-    """The time of the server and of the browser: pictures are the same whenever they are made."""
-    return int(NOW.timestamp() * 1_000)
-
-
-def _fleet(served: ServedModel) -> None:
-    def commit(*events: Any) -> None:
-        served.model.commit(as_read(served.committer.apply(events, _now_ms())))
-
-    for number in range(1, 25):
-        place = f"/{('eu', 'us')[number % 2]}/az{number // 2 % 3 + 1}/r{number // 6 % 4 + 1}"
-        host = HOSTILE[number - 1] if number <= len(HOSTILE) else f"host-{number}.example"
-        attributes = NodeAttributes(place, host=host)
-        commit(NodeChanged(_now_ms(), f"broker-{number}", "a", 1, Liveness.UP, attributes))
-    for name, shards in (("orders", 24), ("payments", 12), ("clicks", 40)):
-        commit(StreamCreated(_now_ms(), name, 1, shards, 3, body_hash=name))
-    commit(NodeChanged(_now_ms(), "broker-5", "a", 2, Liveness.DEAD))
-
-
-def _dry_run(served: ServedModel, request: OperatorRequest) -> Mapping[str, Any]:
-    """What the reconciler of the model would do, tried on a copy."""
-    copied = copy.deepcopy(served.committer.reconciler)
-    order = codec.event_of_order(request, copied.now)
-    seen = copied.preview(replace(order, expected_hash=None))
-    first = copied.apply([replace(order, expected_hash=seen.hash or None)], copied.now)
-    asked = (order.action, request.target, seen.shards, "region")
-    return DryRun(seen, first, rehearse_request(copied, first, [], *asked)).summary
-
-
-@contextmanager
-def _served() -> Iterator[str]:
-    served = ServedModel(operate=True)
-    _fleet(served)
-
-    served.operating.dry_run = lambda request: _dry_run(served, request)  # type: ignore[method-assign]
-    here = [ipaddress.ip_network("127.0.0.0/8")]
-    rules = AccessRules(proxies=here, roles={"alice": Role.OPERATE})
-    with nicegui_reset_globals():
-        access = SessionAccess(rules=rules)
-        console = Console(served.service, _now_ms, letters=BuiltLetters(), access=access)
-        server = ApiServer(
-            make_console(console, GuardRules(access=rules)), served.hub, ServerOptions(port=0)
-        )
-        try:
-            with server.running():
-                yield server.address
-        finally:
-            Client.page_routes.clear()
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with _served() as address:
+    with serving_operators() as address:
         yield address
 
 
@@ -157,7 +48,7 @@ PAGES = {
 
 
 def test_hostile_texts_are_shown_as_texts_on_the_pages_of_operators(
-    url: str, browser: "Browser"
+    url: str, browser: "Browser", faults: list[str]
 ) -> None:
     from tests.systems.browser import NARROW
 
@@ -179,7 +70,90 @@ def test_hostile_texts_are_shown_as_texts_on_the_pages_of_operators(
             page.get_by_role("heading", level=1).wait_for()
             assert text[:30] in page.locator("#main").inner_text()
             assert page.evaluate("document.documentElement.scrollWidth") == NARROW["width"]
-        assert tab.errors == []
+        assert (tab.errors, faults) == ([], [])
+
+
+def test_nothing_is_typed_before_somebody_hears_it(
+    url: str, browser: "Browser", faults: list[str]
+) -> None:
+    from playwright.sync_api import expect
+
+    with _tab(browser, url) as tab:
+        # A socket that nobody answers.
+        tab.page.route_web_socket("**/_nicegui_ws/**", lambda _: None)
+        tab.page.goto("/what-if")
+        expect(tab.page.locator("#field-lose")).to_be_disabled()
+        expect(tab.page.get_by_role("button", name="Show what follows")).to_be_disabled()
+        link = tab.page.get_by_role("link", name="Alerts")
+        expect(link).to_be_enabled()
+    with _tab(browser, url) as tab:
+        page = tab.visit("/what-if")
+        expect(page.locator("#field-lose")).to_be_enabled()
+        page.fill("#field-lose", "/nowhere")
+        page.click("text=Show what follows")
+        page.locator("#about-lose .field-fault", has_text="/nowhere").wait_for()
+        assert (tab.errors, faults) == ([], [])
+
+
+def test_a_shard_is_explained_for_another_node_by_clicks(
+    url: str, browser: "Browser", faults: list[str]
+) -> None:
+    with _tab(browser, url) as tab:
+        page = tab.visit("/streams/orders/shards/1")
+        held = page.locator(".replica .name").all_inner_texts()
+        other = next(f"broker-{n}" for n in range(10, 25) if f"broker-{n}" not in held)
+        page.get_by_placeholder("any other node").fill(other)
+        page.get_by_role("button", name="Explain").click()
+        answer = page.get_by_role("status").get_by_role("link", name=other)
+        answer.wait_for()
+        assert len(answer.locator("xpath=ancestor::li").inner_text()) > len(other) + 10
+        page.get_by_placeholder("any other node").fill("nobody")
+        page.get_by_role("button", name="Explain").click()
+        page.get_by_text("there is no node 'nobody'").wait_for()
+        assert (tab.errors, faults) == ([], [])
+
+
+def test_older_letters_are_a_page_of_their_own(
+    url: str, browser: "Browser", faults: list[str]
+) -> None:
+    from tests.systems.browser import NARROW
+
+    with _tab(browser, url, size=NARROW) as tab:
+        page = tab.visit("/dead-letters")
+        page.get_by_text("2 letters").wait_for()
+        assert page.locator("tbody th").all_inner_texts() == ["0/2", "0/1"]
+        assert _scrolling(page) == []
+        page.get_by_role("link", name="Older letters").click()
+        page.get_by_text("1 letters").wait_for()
+        assert page.locator("tbody th").all_inner_texts() == ["0/0"]
+        assert page.get_by_role("link", name="Older letters").count() == 0
+        page.get_by_role("link", name="The latest letters").wait_for()
+        page = tab.visit("/dead-letters/0/0")
+        page.get_by_role("heading", level=1).wait_for()
+        assert (tab.grave_findings(), tab.errors, faults) == ([], [], [])
+
+
+@pytest.mark.parametrize("path", ["/moves", "/nodes", "/locations", "/streams", "/shards", "/"])
+def test_tables_fit_a_narrow_screen(url: str, browser: "Browser", path: str) -> None:
+    from tests.systems.browser import NARROW
+
+    with _tab(browser, url, size=NARROW) as tab:
+        page = tab.visit(path)
+        page.locator("tbody tr").first.wait_for(state="attached")
+        if path == "/":
+            page.click("text=The same as a table")
+        assert _scrolling(page) == []
+        roles = page.locator("tbody tr").first.locator("td").first.get_attribute("role")
+        assert roles == "cell", "a row that is drawn as a block is one of a table"
+
+
+def _scrolling(page: "Page") -> list[str]:
+    """The tables that have to be scrolled sideways."""
+    found: list[str] = page.evaluate(
+        """[...document.querySelectorAll('.scroll')].filter((each) => each.scrollWidth >
+        each.clientWidth).map((each) => each.getAttribute('aria-label'))"""
+    )
+    return found
 
 
 @pytest.mark.long
