@@ -6,6 +6,7 @@ for each client. A client that does not keep up is dropped and told why: it read
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -32,14 +33,22 @@ UNKNOWN_EVENT = (
 STOPPING = "the service stops"
 
 
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A change as it is written to every client. `sequence`: the commit's."""
+
+    sequence: int
+    written: bytes
+
+
 class Subscription:
     """The changes that one client has not been sent yet."""
 
     def __init__(self) -> None:
-        self._queue: asyncio.Queue[Change | None] = asyncio.Queue(QUEUE_MAX)
+        self._queue: asyncio.Queue[Event | None] = asyncio.Queue(QUEUE_MAX)
         self.ended: str | None = None
 
-    def put(self, change: Change) -> None:
+    def put(self, change: Event) -> None:
         """Queue a change; a full queue ends the subscription."""
         if self.ended is not None:
             return
@@ -57,10 +66,12 @@ class Subscription:
             self._queue.get_nowait()
         self._queue.put_nowait(None)
 
-    async def next(self) -> Change | None:
+    async def next(self) -> Event | None:
         """Wait for the next change; None where the subscription has ended. Raises TimeoutError
         after `KEEP_ALIVE_SECONDS`."""
-        return await asyncio.wait_for(self._queue.get(), KEEP_ALIVE_SECONDS)
+        # Not `wait_for`, which makes a task: a commit wakes thousands.
+        async with asyncio.timeout(KEEP_ALIVE_SECONDS):
+            return await self._queue.get()
 
 
 class EventHub:
@@ -105,8 +116,9 @@ class EventHub:
         waited, self._changed = self.changed, asyncio.Event()
         waited.set()
         if change.counts:
+            event = Event(change.marker.sequence, _change(change))
             for subscription in [*self._subscriptions]:
-                subscription.put(change)
+                subscription.put(event)
 
     def _end_all(self) -> None:
         for subscription in [*self._subscriptions]:
@@ -128,15 +140,15 @@ async def write_events(
         yield _change(change)
     while True:
         try:
-            change_or_end = await subscription.next()
+            event = await subscription.next()
         except TimeoutError:
             yield b": keep-alive\n\n"
             continue
-        if change_or_end is None:
+        if event is None:
             yield _event("end", {"message": subscription.ended})
             return
-        if known is None or change_or_end.marker.sequence > known:
-            yield _change(change_or_end)
+        if known is None or event.sequence > known:
+            yield event.written
 
 
 def _change(change: Change) -> bytes:
@@ -165,7 +177,8 @@ class EventStream(StreamingResponse):
         """Send until either side ends it."""
 
         async def send_in_time(message: Any) -> None:
-            await asyncio.wait_for(send(message), SEND_TIMEOUT_SECONDS)
+            async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
+                await send(message)
 
         try:
             await super().__call__(scope, receive, send_in_time)

@@ -1,5 +1,6 @@
 """Runs the application over HTTP in a thread of its own, and lists the cell's processes for it."""
 
+import resource
 import socket
 import threading
 import time
@@ -19,8 +20,11 @@ from streaming.settings import Settings
 
 # What is still open then is cut off: streams of events were told before.
 GRACE_SECONDS = 5
-# Sockets and requests under way at once; beyond it a client hears 503 rather than nothing.
-CONNECTIONS_MAX = 4_000
+# Sockets and requests under way at once; beyond it a client hears 503 rather than nothing. Beside
+# the streams of events that may be open there is room for all else.
+CONNECTIONS_MAX = 14_000
+# Files that are open beside connections: brokers, the broker clients' own, libraries.
+FILES_BESIDE = 500
 # Clients that wait for the loop to accept them, as uvicorn has it.
 BACKLOG = 2_048
 # Ticks come every second: a list is as old as one of them.
@@ -70,7 +74,7 @@ class ApiServer:
             # The guard reads the header of a trusted proxy itself; nobody else may name a peer.
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=CONNECTIONS_MAX,
+            limit_concurrency=_raise_file_limit(),
             timeout_graceful_shutdown=GRACE_SECONDS,
             ssl_certfile=options.certificate,
             ssl_keyfile=options.key,
@@ -107,6 +111,18 @@ class ApiServer:
 
     def _serve(self) -> None:
         self._server.run(sockets=[self._socket])
+
+
+def _raise_file_limit() -> int:
+    """Let the process open as many files as its connections may need and the system allows; return
+    for how many connections that is enough."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = CONNECTIONS_MAX + FILES_BESIDE
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return max(wanted - FILES_BESIDE, 1)
 
 
 class ProcessList:

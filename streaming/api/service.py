@@ -55,7 +55,7 @@ class Limits:
         default_factory=lambda: RateLimit("requests", per_second=0.5, burst=20)
     )
     streams: OpenLimit = field(
-        default_factory=lambda: OpenLimit("streams of events", total=200, each=20)
+        default_factory=lambda: OpenLimit("streams of events", total=10_000, each=20)
     )
     waits: OpenLimit = field(
         default_factory=lambda: OpenLimit("waits for an epoch", total=2_000, each=200)

@@ -80,7 +80,8 @@ def make_sign_in(access: SessionAccess) -> APIRouter:
             max_age=int(SESSION_SECONDS),
             httponly=True,
             samesite="strict",
-            secure=request.url.scheme == "https",
+            # A proxy may have ended TLS; the guard has held the origin against those that may.
+            secure=request.headers.get("origin", str(request.url)).startswith("https:"),
         )
         return answer
 

@@ -1,10 +1,10 @@
 """`make bench`: how fast and evenly we place and plan beside our peers, and the latency.
 
 `python -m tests.benchmarks placement`, `planning`, `resources`, `offline`, `latency`, `loads`,
-`saturation`, `recovery`, `reassignment`, `healing`, `api` or `console` measures one part. The first
-three run in this process and in those of the peers, the fourth runs the command line. For latency
-the application and the floor beneath it run as processes of their own, one after the other, on one
-embedded broker; the last four start brokers.
+`saturation`, `recovery`, `reassignment`, `healing`, `api`, `console` or `events` measures one part.
+The first three run in this process and in those of the peers, the fourth runs the command line. For
+latency the application and the floor beneath it run as processes of their own, one after the other,
+on one embedded broker; the last five start brokers.
 """
 
 import dataclasses
@@ -28,6 +28,7 @@ from streaming.runtime import EmbeddedBroker
 from tests.benchmarks import (
     browsing,
     healing,
+    listening,
     machine,
     offline,
     peers,
@@ -260,6 +261,20 @@ def browsed(quick: QuickOption = False, output: OutputOption = Output.TEXT) -> N
     about, found = machine.describe(), _measure_served(browsing.measure, quick)
     taken = {"console": browsing.body(found)}
     _report_part(output, about, taken, partial(browsing.show, found=found))
+
+
+@app.command("events")
+def heard(quick: QuickOption = False, output: OutputOption = Output.TEXT) -> None:
+    """Measure how soon a commit is on 10,000 open streams of events."""
+    streams = listening.STREAMS_QUICK if quick else listening.STREAMS
+    with (
+        EmbeddedBroker() as broker,
+        Progress(console=Console(stderr=True), transient=True) as progress,
+    ):
+        tell = partial(_describe, progress, progress.add_task("", total=None))
+        found = listening.measure(streams, broker, tell)
+    about, taken = machine.describe(), {"events": listening.body(found)}
+    _report_part(output, about, taken, partial(listening.show, found=found))
 
 
 def _report_part(

@@ -113,12 +113,16 @@ def measure(extent: Extent, broker: EmbeddedBroker, tell: Tell) -> Found:
 
 
 @contextmanager
-def started(command: str, extent: Extent, broker: EmbeddedBroker) -> Iterator[Serving]:
-    """`placer api` or `placer console` with all shards read, until the end of the block. Raises
-    BenchmarkFailed."""
+def started(
+    command: str, extent: Extent, broker: EmbeddedBroker, *options: str
+) -> Iterator[Serving]:
+    """`placer api` or `placer console` with all shards read, until the end of the block; `options`:
+    of the command. Raises BenchmarkFailed."""
     began = time.perf_counter()
     place = ["--bootstrap", broker.bootstrap_servers, "--prefix", PREFIX]
-    served = subprocess.Popen([PLACER, command, "--port", "0", *place], stdout=subprocess.PIPE)
+    served = subprocess.Popen(
+        [PLACER, command, "--port", "0", *place, *options], stdout=subprocess.PIPE
+    )
     try:
         assert served.stdout is not None
         found = re.search(rb"http://([\d.]+):(\d+)", served.stdout.readline())

@@ -15,8 +15,8 @@ from typing import Any, cast
 import orjson
 
 from placement.model import Liveness, NodeAttributes, NodeChanged, StreamCreated
-from schemas.requests import Drain, OperatorRequest
-from schemas.topics import ALERTS, MOVES, VIOLATIONS
+from schemas.requests import OperatorRequest
+from schemas.topics import ALERTS, MEMORY, MOVES, VIOLATIONS
 from streaming import codec
 from streaming.api import AccessRules, GuardRules
 from streaming.api.access import Role
@@ -27,7 +27,6 @@ from streaming.console.letters import LetterPage
 from streaming.console.page import Page
 from streaming.console.pages import PAGES
 from streaming.outbox.dead_letters import make_letter
-from streaming.read_model.follower import TOPICS
 from streaming.requests import DeadLetter, Redriven
 from streaming.requests.operators import DryRun
 from streaming.requests.rehearsal import rehearse_request
@@ -100,18 +99,12 @@ def fill_fleet(served: ServedModel) -> None:
 
 def commit_hostile_records(served: ServedModel) -> None:
     """Commit markup and signs of direction wherever a record holds text."""
-    drain = Drain(
-        target="broker-9",
-        request_id="r1",
-        reason=MARKUP,
-        requested_by=MARKUP.strip("\u202e").replace("\u2066", ""),
-    )
-    order = codec.event_of_order(drain, _now_ms())
-    made = served.committer.apply([order], _now_ms())
-    served.model.commit(as_read(each for each in made if each.topic in TOPICS))
+    asked = {"action": "drain", "target": MARKUP, "reason": MARKUP, "requested_by": MARKUP}
+    order = {"kind": "request", "name": MARKUP, "body": asked, "at": _now_ms()}
     _, snapshot = served.model.take_snapshot()
-    move = {**next(iter(snapshot.latest[MOVES].values())), "remove": MARKUP, "add": MARKUP}
-    said = {"code": "NO_TARGET", "message": MARKUP, "band": "topology"}
+    move = next(iter(snapshot.latest[MOVES].values()))
+    said = {**move["reason"], "message": MARKUP}
+    forged = {**move, "move_id": MARKUP, "remove": MARKUP, "add": MARKUP, "reason": said}
     waiting = {
         "rule": MARKUP,
         "strength": "required",
@@ -130,8 +123,9 @@ def commit_hostile_records(served: ServedModel) -> None:
         for kind in ("HOLD", MARKUP)
     ]
     records = [
-        (MOVES, b"m", move | {"move_id": MARKUP, "reason": said}),
+        (MOVES, b"m", forged),
         (VIOLATIONS, b"orders/1", broken),
+        (MEMORY, b"request/x", order),
         *[(ALERTS, None, each) for each in alerts],
     ]
     served.model.commit(

@@ -4,10 +4,6 @@ Method: the application on the embedded broker, the command as a process of its 
 Chromium. A detector speaks for the nodes of a zone, so that it is lost when the test says so.
 """
 
-import os
-import re
-import signal
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +13,8 @@ from schemas.topics import OPERATOR
 from streaming.brokers import CommittedReader
 from streaming.simulator.fleet import Executor
 from tests.integration.conftest import System
-from tests.systems.application import PATIENT, PLACER
+from tests.systems.application import PATIENT
+from tests.systems.console_process import ConsoleProcess
 from tests.systems.waiting import until
 
 if TYPE_CHECKING:
@@ -48,30 +45,6 @@ PAGES = {
 }
 
 
-class ConsoleProcess:
-    """The command, until it is told to end."""
-
-    def __init__(self, *arguments: str) -> None:
-        self._process = subprocess.Popen(
-            [PLACER, "console", "--port", "0", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        found = re.search(r"http://\S+", line)
-        assert found, line + self._process.stdout.read()
-        self.url = found[0]
-
-    def end(self) -> tuple[int, str]:
-        """Ctrl-C; returns the exit status, and what it has printed since its first line."""
-        os.kill(self._process.pid, signal.SIGINT)
-        printed, _ = self._process.communicate(timeout=60)
-        return self._process.returncode, printed
-
-
 @pytest.fixture(scope="module", autouse=True)
 def application(system: System) -> None:
     system.start(**SETTINGS)
@@ -98,30 +71,40 @@ def detect(system: System, node: str, status: str, sequence: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def tab(
-    system: System,
-    application: None,
-    browser: "Browser",
-    tmp_path_factory: pytest.TempPathFactory,
-) -> "Iterator[Tab]":
-    """A tab in which alice has signed in."""
-    from tests.systems.browser import open_tab
-
+def running(
+    system: System, application: None, tmp_path_factory: pytest.TempPathFactory
+) -> "Iterator[ConsoleProcess]":
+    """The console of the application, on which alice may operate."""
     tokens = tmp_path_factory.mktemp("console") / "tokens.yaml"
     tokens.write_text(f"- {{name: alice, role: operate, token: {TOKEN}}}\n")
     place = ["--bootstrap", system.bootstrap, "--prefix", system.prefix]
-    running = ConsoleProcess("--operate", "--tokens", str(tokens), *place)
+    started = ConsoleProcess("--operate", "--tokens", str(tokens), *place)
     try:
-        with open_tab(browser, running.url) as opened:
-            page = opened.page
-            page.goto("/sign-in")
-            page.fill("input[type=password]", TOKEN)
-            page.click("button[type=submit]")
-            page.wait_for_url("**/")
-            yield opened
+        yield started
     finally:
-        status, printed = running.end()
+        status, printed = started.end()
     assert (status, TOKEN in printed, "Traceback" in printed) == (0, False, False), printed
+
+
+@pytest.fixture(scope="module")
+def signed_in(running: ConsoleProcess, browser: "Browser") -> "Iterator[Tab]":
+    """A tab in which alice has signed in."""
+    from tests.systems.browser import open_tab
+
+    with open_tab(browser, running.url) as opened:
+        page = opened.page
+        page.goto("/sign-in")
+        page.fill("input[type=password]", TOKEN)
+        page.click("button[type=submit]")
+        page.wait_for_url("**/")
+        yield opened
+
+
+@pytest.fixture
+def tab(signed_in: "Tab", running: ConsoleProcess) -> "Iterator[Tab]":
+    """The tab of alice; neither it nor the server may meet a fault."""
+    yield signed_in
+    assert (signed_in.errors, running.faults) == ([], [])
 
 
 def ask(tab: "Tab", kind: str, target: str) -> None:
@@ -216,6 +199,10 @@ def test_a_dead_letter_is_sent_again(system: System, tab: "Tab") -> None:
     register(system, "late", "/eu/z1")
     outputs.wait(lambda: "late" in outputs.latest("topology.v1"), "the node is known")
     page = tab.visit("/dead-letters")
+    page.locator("tbody th a").first.click()
+    page.get_by_role("heading", level=1, name="Letter").wait_for()
+    assert tab.grave_findings() == []
+    page = tab.visit("/dead-letters")
     page.click(".redrive")
     page.click(".carry-out")
     page.get_by_text("sent again, behind").wait_for()
@@ -244,10 +231,13 @@ def test_a_cluster_file_is_shown_and_changed_in_thought(browser: "Browser", tmp_
             shown = page.locator(".main").inner_text()
             assert "No shard loses its quorum." in shown
             assert tab.grave_findings() == []
+            tab.visit("/plan").get_by_role("heading", level=1, name="Check and plan").wait_for()
+            assert tab.grave_findings() == []
+            page = tab.visit("/what-if")
             page.fill("#field-lose", "/mars")
             page.click("button:has-text('Show what follows')")
             page.locator("#about-lose .field-fault", has_text="/mars").wait_for()
-            assert tab.errors == []
+            assert (tab.errors, running.faults) == ([], [])
     finally:
         status, printed = running.end()
     assert (status, "Traceback" in printed) == (0, False), printed
