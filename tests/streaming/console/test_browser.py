@@ -133,18 +133,19 @@ def test_older_letters_are_a_page_of_their_own(
         assert (tab.grave_findings(), tab.errors, faults) == ([], [], [])
 
 
-@pytest.mark.parametrize("path", ["/moves", "/nodes", "/locations", "/streams", "/shards", "/"])
-def test_tables_fit_a_narrow_screen(url: str, browser: "Browser", path: str) -> None:
+def test_tables_fit_a_narrow_screen(url: str, browser: "Browser", faults: list[str]) -> None:
     from tests.systems.browser import NARROW
 
     with _tab(browser, url, size=NARROW) as tab:
-        page = tab.visit(path)
-        page.locator("tbody tr").first.wait_for(state="attached")
-        if path == "/":
-            page.click("text=The same as a table")
-        assert _scrolling(page) == []
-        roles = page.locator("tbody tr").first.locator("td").first.get_attribute("role")
-        assert roles == "cell", "a row that is drawn as a block is one of a table"
+        for path in ("/moves", "/nodes", "/locations", "/streams", "/shards", "/"):
+            page = tab.visit(path)
+            page.locator("tbody tr").first.wait_for(state="attached")
+            if path == "/":
+                page.click("text=The same as a table")
+            assert _scrolling(page) == [], path
+            role = page.locator("tbody tr").first.locator("td").first.get_attribute("role")
+            assert role == "cell", "a row that is drawn as a block is one of a table"
+        assert (tab.errors, faults) == ([], [])
 
 
 def _scrolling(page: "Page") -> list[str]:
