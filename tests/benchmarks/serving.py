@@ -120,22 +120,20 @@ def started(
     of the command. Raises BenchmarkFailed."""
     began = time.perf_counter()
     place = ["--bootstrap", broker.bootstrap_servers, "--prefix", PREFIX]
-    served = subprocess.Popen(
-        [PLACER, command, "--port", "0", *place, *options], stdout=subprocess.PIPE
-    )
-    try:
-        assert served.stdout is not None
-        found = re.search(rb"http://([\d.]+):(\d+)", served.stdout.readline())
-        if found is None:
-            raise BenchmarkFailed(f"placer {command} did not start")
-        host, port = found[1].decode(), int(found[2])
-        _wait_ready(f"http://{host}:{port}", extent.shards)
-        ready_seconds = time.perf_counter() - began
-        resident = psutil.Process(served.pid).memory_info().rss
-        yield Serving(served.pid, host, port, ready_seconds, resident)
-    finally:
-        served.terminate()
-        served.wait()
+    words = [PLACER, command, "--port", "0", *place, *options]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as served:
+        try:
+            assert served.stdout is not None
+            found = re.search(rb"http://([\d.]+):(\d+)", served.stdout.readline())
+            if found is None:
+                raise BenchmarkFailed(f"placer {command} did not start")
+            host, port = found[1].decode(), int(found[2])
+            _wait_ready(f"http://{host}:{port}", extent.shards)
+            ready_seconds = time.perf_counter() - began
+            resident = psutil.Process(served.pid).memory_info().rss
+            yield Serving(served.pid, host, port, ready_seconds, resident)
+        finally:
+            served.terminate()
 
 
 @gc_pause.pause_gc()
