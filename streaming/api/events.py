@@ -40,6 +40,12 @@ class Event:
     sequence: int
     written: bytes
 
+    @classmethod
+    def of(cls, change: Change) -> "Event":
+        """Write a change."""
+        sequence = change.marker.sequence
+        return cls(sequence, _write("change", change.body(), sequence))
+
 
 class Subscription:
     """The changes that one client has not been sent yet."""
@@ -116,7 +122,7 @@ class EventHub:
         waited, self._changed = self.changed, asyncio.Event()
         waited.set()
         if change.counts:
-            event = Event(change.marker.sequence, _change(change))
+            event = Event.of(change)
             for subscription in [*self._subscriptions]:
                 subscription.put(event)
 
@@ -135,9 +141,9 @@ async def write_events(
     """
     yield f"retry: {RETRY_MS}\n\n".encode()
     if backlog is None:
-        yield _event("reset", {"message": UNKNOWN_EVENT}, known)
+        yield _write("reset", {"message": UNKNOWN_EVENT}, known)
     for change in backlog or ():
-        yield _change(change)
+        yield Event.of(change).written
     while True:
         try:
             event = await subscription.next()
@@ -145,17 +151,13 @@ async def write_events(
             yield b": keep-alive\n\n"
             continue
         if event is None:
-            yield _event("end", {"message": subscription.ended})
+            yield _write("end", {"message": subscription.ended})
             return
         if known is None or event.sequence > known:
             yield event.written
 
 
-def _change(change: Change) -> bytes:
-    return _event("change", change.body(), change.marker.sequence)
-
-
-def _event(name: str, data: Any, identity: int | None = None) -> bytes:
+def _write(name: str, data: Any, identity: int | None = None) -> bytes:
     # JSON of orjson is one line, so that no value can begin another field.
     head = f"event: {name}\n" + ("" if identity is None else f"id: {identity}\n")
     return head.encode() + b"data: " + orjson.dumps(data) + b"\n\n"

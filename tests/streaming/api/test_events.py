@@ -13,7 +13,15 @@ import pytest
 
 from placement.model import StreamDropped
 from streaming.api import events
-from streaming.api.events import QUEUE_MAX, STOPPING, TOO_SLOW, EventHub, Subscription, write_events
+from streaming.api.events import (
+    QUEUE_MAX,
+    STOPPING,
+    TOO_SLOW,
+    Event,
+    EventHub,
+    Subscription,
+    write_events,
+)
 from streaming.api.rate_limits import OpenLimit
 from streaming.api.service import Limits
 from streaming.read_model import Change, Marker
@@ -197,7 +205,7 @@ def test_a_client_that_falls_behind_is_told() -> None:
     async def run() -> list[bytes]:
         subscription = Subscription()
         for sequence in range(QUEUE_MAX + 2):
-            subscription.put(change(sequence))
+            subscription.put(Event.of(change(sequence)))
         assert subscription.ended == TOO_SLOW
         return [each async for each in write_events(subscription, [], None)]
 
@@ -220,7 +228,7 @@ def test_what_is_queued_and_in_the_backlog_is_sent_once() -> None:
     async def run() -> list[bytes]:
         subscription = Subscription()
         for sequence in (4, 5, 6):
-            subscription.put(change(sequence))
+            subscription.put(Event.of(change(sequence)))
         stream = write_events(subscription, [change(4), change(5)], 5)
         return [await anext(stream) for _ in range(4)]
 
