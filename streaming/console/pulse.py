@@ -18,8 +18,9 @@ from streaming.console.page import LOGGER, View
 REFRESH_SECONDS_MIN = 0.25
 # That the topics cannot be read is no commit: so often the pages look for it.
 FRESHNESS_SECONDS = 1.0
-# Half of what a lookup of the API may take at its p99 (20 ms): so long it may wait for pages.
-SLICE_SECONDS = 0.01
+# A lookup of the API waits so long for pages, and as long again for what they send: together less
+# than half of what it may take at its p99 (20 ms).
+SLICE_SECONDS = 0.002
 
 
 class Turns:
