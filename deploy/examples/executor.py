@@ -10,7 +10,7 @@ ROOT = Path(os.environ["STORE"])
 
 
 class Files(ReplicaStore):
-    def path(self, stream: str, shard: int, node_id: str | None) -> Path:
+    def path(self, stream: str, shard: int, node_id: str | None, _uid: object = None) -> Path:
         (ROOT / str(node_id)).mkdir(parents=True, exist_ok=True)
         return ROOT / str(node_id) / f"{stream}.{shard}"
 

@@ -142,6 +142,17 @@ class CommittedReader:
             found.setdefault(self._short_names[name], {})[partition] = offset
         return found
 
+    @property
+    def lag(self) -> dict[str, int]:
+        """Records between the reader and the ends of its topics, by topic, as the last fetches have
+        shown the ends; no broker is asked. What open transactions hold back counts."""
+        found = dict.fromkeys(self._short_names.values(), 0)
+        for (name, partition), offset in self._next.items():
+            place = TopicPartition(name, partition)
+            _, end = self._consumer.get_watermark_offsets(place, cached=True)
+            found[self._short_names[name]] += max(0, end - offset)
+        return found
+
     def bounds(self, topic: str) -> dict[int, tuple[int, int]]:
         """By partition the offset of the oldest record kept, and that behind the newest."""
         return {

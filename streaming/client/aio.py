@@ -65,7 +65,7 @@ class AsyncReplicaStore(ABC):
     async def stop(self, move: Move) -> None:
         """See ReplicaStore."""
         if move.add is not None:
-            await self.delete(Replica(move.stream, move.shard, move.add))
+            await self.delete(Replica(move.stream, move.shard, move.add, move.uid))
 
     async def list_replicas(self) -> Iterable[Replica]:
         """See ReplicaStore."""

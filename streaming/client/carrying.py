@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from schemas import limits
 from schemas.acks import MoveKind
 from streaming.client import metrics
-from streaming.client.moves import KINDS, Replica
+from streaming.client.moves import KINDS, Replica, log_extra
 from streaming.client.schedule import Ending, Task, TaskKind
 from streaming.client.store import MoveCalledOff, MoveRefused
 
@@ -72,6 +72,7 @@ class Carrier:
         """Do what the move asks for; undo it where it fails or is called off."""
         result = self._try(
             f"move {move.move_id} of {move.shard_id}",
+            log_extra(move.shard_id, move),
             progress,
             self._act_on(move, progress, is_resumed),
         )
@@ -90,7 +91,9 @@ class Carrier:
                 raise MoveRefused(
                     f"a move of kind '{move.kind}' is not known; upgrade the executor"
                 )
-            elif not (is_resumed and self._store.holds(Replica(*move.shard_id, move.add))):
+            elif not is_resumed or not self._store.holds(
+                Replica(*move.shard_id, move.add, move.uid)
+            ):
                 self._store.copy(move, progress)
 
         return act
@@ -102,10 +105,14 @@ class Carrier:
             if not self._store.holds(replica):
                 self._store.create(replica)
 
-        return self._try(f"creating {replica.shard_id} on {replica.node_id}", progress, act)
+        extra = log_extra(replica.shard_id, node_id=replica.node_id)
+        return self._try(f"creating {replica.shard_id} on {replica.node_id}", extra, progress, act)
 
-    def _try(self, what: str, progress: Progress, act: Callable[[], None]) -> Result:
-        """Try until it is done, called off, or has failed too often."""
+    def _try(
+        self, what: str, extra: dict[str, Any], progress: Progress, act: Callable[[], None]
+    ) -> Result:
+        """Try until it is done, called off, or has failed too often; `what` is tried and `extra`,
+        its fields, are for the log."""
         attempt = 0
         while True:
             attempt += 1
@@ -117,11 +124,13 @@ class Carrier:
             except Exception as error:  # noqa: BLE001 - a store may raise anything
                 reason = _describe(error)
                 if isinstance(error, MoveRefused) or attempt >= self._retries.attempts_max:
-                    LOG.error("%s failed after %d attempts: %s", what, attempt, reason)
+                    failed = "%s failed after %d attempts: %s"
+                    LOG.error(failed, what, attempt, reason, extra=extra)
                     return Result(Ending.FAILED, reason)
                 pause = self._retries.pause_after(attempt)
                 metrics.RETRIES.inc()
-                LOG.warning("%s failed, is tried again in %.1f s: %s", what, pause, reason)
+                again = "%s failed, is tried again in %.1f s: %s"
+                LOG.warning(again, what, pause, reason, extra=extra)
                 progress.wait(pause)
             else:
                 return Result(Ending.COMPLETED)
@@ -146,6 +155,7 @@ class Carrier:
                     task.shard_id,
                     pause,
                     _describe(error),
+                    extra=task.log_extra,
                 )
                 self._permit.pause(pause)
             else:

@@ -34,6 +34,15 @@ UNREADABLE = Counter(
     "Records that were left out because this version cannot read them, by topic.",
     ["topic"],
 )
+LAG = Gauge(
+    "placement_client_lag_records",
+    "Records between the executor's reader and the end of a topic, by topic.",
+    ["topic"],
+)
+MOVES_WITHOUT_ASSIGNMENT = Counter(
+    "placement_client_moves_without_assignment_total",
+    "Moves whose assignment has not come in time, so that they are not begun.",
+)
 BROKER_AWAY = Gauge(
     "placement_client_broker_away",
     "1 while no broker answers, by reader (executor, view).",

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from schemas.outputs import MoveState
-from streaming.client.moves import Replica
+from streaming.client.moves import Replica, are_uids_apart, log_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 # Deletions and the removal of cut-off copies must not wait behind copies of hours; so many at once
 # keep a store busy.
 CLEANUPS_MAX = 4
+LOST = "it was listed before the executor's start, and is not in the store"
+# A move and its assignment are published together: one that has not come after so long is missing.
+ASSIGNMENT_PATIENCE_MS = 10_000
 # States of a move whose copy is there, or under way.
 _BEGUN_STATES = frozenset({MoveState.ACCEPTED, MoveState.COMPLETED})
 
@@ -50,6 +53,12 @@ class Task:
     move: Move | None = None
     replica: Replica | None = None
     is_resumed: bool = False
+
+    @property
+    def log_extra(self) -> dict[str, Any]:
+        """The `extra` of log records about it."""
+        node_id = None if self.replica is None else self.replica.node_id
+        return log_extra(self.shard_id, self.move, node_id)
 
 
 class Ending(StrEnum):
@@ -85,11 +94,12 @@ class Say:
     node_id: str | None
     move: Move | None = None
     reason: str | None = None
+    uid: str | None = None
 
     @classmethod
     def of(cls, message: str, move: Move, reason: str | None = None) -> Say:
         """Make a message about a move."""
-        return cls(message, move.shard_id, move.actor, move, reason)
+        return cls(message, move.shard_id, move.actor, move, reason, move.uid)
 
 
 Effect = Start | CallOff | Say
@@ -110,8 +120,9 @@ class Limits:
 @dataclass(slots=True)
 class _Shard:
     """Is what is known of a shard. `ended`: how moves ended here, by id; `owed`: moves whose
-    `MoveStopped` is to be sent; `departed`: nodes whose data is to go; `fresh`: nodes that are to
-    make an empty replica."""
+    `MoveStopped` is to be sent. Sets of nodes: `departed`, whose data is to go; `stale`, whose data
+    is of an earlier stream of the name, and goes before anything is made; `fresh`, that are to make
+    an empty replica; `lost`, whose replica is to be reported."""
 
     assignment: ShardAssignment | None = None
     moves: dict[str, Move] = field(default_factory=dict)
@@ -120,7 +131,9 @@ class _Shard:
     ended: dict[str, Ending] = field(default_factory=dict)
     owed: dict[str, None] = field(default_factory=dict)
     departed: dict[str, None] = field(default_factory=dict)
+    stale: dict[str, None] = field(default_factory=dict)
     fresh: dict[str, None] = field(default_factory=dict)
+    lost: dict[str, None] = field(default_factory=dict)
     is_dropped: bool = False
 
 
@@ -142,6 +155,8 @@ class Schedule:
         self._is_begun = False
         self._carried: dict[ShardId, int] = {}
         self._cleanups = 0
+        # Moves that wait for their assignment, by the time since when; None: this was told.
+        self._unlisted: dict[str, int | None] = {}
 
     def serves(self, node_id: str | None) -> bool:
         """Return whether the executor acts for the node."""
@@ -174,38 +189,71 @@ class Schedule:
         before = shard.assignment
         if before is not None and assignment.epoch <= before.epoch:
             return
-        known = _concerned(before)
+        known, concerned = _concerned(before), (*_concerned(before), *shard.departed)
+        is_other = before is not None and are_uids_apart(before.uid, assignment.uid)
+        is_first = assignment.epoch == 1 or shard.is_dropped or is_other
+        if shard.is_dropped or is_other:
+            known, shard.fresh = (), {}
+            # What was read at the start may have been carried out before it: the store knows.
+            if self._is_begun:
+                kept = [node for node in concerned if node in assignment.holders]
+                shard.stale |= {node: None for node in kept if self.serves(node)}
         # The first replicas of a shard come without moves. What an assignment of before this start
         # lists is there, or is lost: an empty replica in its place would hide the loss.
-        if assignment.move_id is None and (assignment.epoch == 1 or self._is_begun):
+        if assignment.move_id is None and (is_first or self._is_begun):
             shard.fresh |= {
                 n: None for n in assignment.replicas if self.serves(n) and n not in known
             }
         shard.fresh = {node: None for node in shard.fresh if node in assignment.replicas}
         shard.assignment, shard.is_dropped = assignment, False
-        self._let_go(shard, (*known, *shard.departed), assignment.holders)
+        self._let_go(shard, concerned, assignment.holders)
         self._waiting[shard_id] = None
 
     def begin(self, replicas: Iterable[Replica] = ()) -> list[Replica]:
         """Take in what the store has, once all that is on the topics was seen. Returns replicas of
         which the topics say nothing; they are kept, as only a record allows to delete them."""
         self._is_begun, unknown = True, []
+        held: dict[ShardId, set[str]] = {}
         for replica in replicas:
-            shard = self._shards.get(replica.shard_id)
-            if not self.serves(replica.node_id):
+            shard, node = self._shards.get(replica.shard_id), replica.node_id
+            if not self.serves(node):
                 continue
             if shard is None or (shard.assignment is None and not shard.is_dropped):
                 unknown.append(replica)
                 continue
-            holders = shard.assignment.holders if shard.assignment is not None else frozenset()
-            self._let_go(shard, (*shard.departed, replica.node_id), holders)
+            held.setdefault(replica.shard_id, set()).add(node)
+            listed = shard.assignment
+            holders = listed.holders if listed is not None else frozenset()
+            self._let_go(shard, (*shard.departed, node), holders)
+            if listed is not None and are_uids_apart(replica.uid, listed.uid) and node in holders:
+                shard.stale[node] = None
             self._waiting[replica.shard_id] = None
-        for shard in self._shards.values():
+        filled = frozenset().union(*held.values())
+        for shard_id, shard in self._shards.items():
             if shard.assignment is not None:
                 named = [node for move in shard.moves.values() for node in (move.remove, move.add)]
                 nodes = [node for node in named if node is not None]
                 self._let_go(shard, (*shard.departed, *nodes), shard.assignment.holders)
+                self._find_missing(shard, shard.assignment, held.get(shard_id, set()), filled)
         return unknown
+
+    def _find_missing(
+        self, shard: _Shard, listed: ShardAssignment, held: set[str], filled: frozenset[str]
+    ) -> None:
+        """Note which replicas are to be made, and which are lost: other nodes have the shard, or
+        the node has others, so that it is no new stream which nobody has made yet. `held`: nodes
+        with data of the shard; `filled`: those with data of any."""
+        made = held - shard.stale.keys()
+        served = [node for node in listed.replicas if self.serves(node)]
+        is_made = any(node in made for node in served)
+        for node in served:
+            if node in shard.stale:
+                shard.fresh[node] = None
+            elif node in made:
+                shard.fresh.pop(node, None)
+            elif is_made or (node not in shard.fresh and node in filled):
+                shard.fresh.pop(node, None)
+                shard.lost[node] = None
 
     def finish(self, task: Task, ending: Ending, reason: str | None = None) -> list[Effect]:
         """Take in the end of a task. `reason`: why a move failed, for people."""
@@ -220,8 +268,7 @@ class Schedule:
             return []
         if task.replica is not None:
             is_lost = task.kind is TaskKind.CREATE and ending is Ending.FAILED
-            lost = Say("ReplicaLost", task.shard_id, task.replica.node_id, reason=reason)
-            return [lost] if is_lost else []
+            return [_tell_lost(task.replica, reason)] if is_lost else []
         move = task.move
         if move is None or move.move_id not in shard.moves:
             return []
@@ -243,6 +290,19 @@ class Schedule:
                 self._forget_idle(shard_id, shard)
         return effects
 
+    def find_unlisted(self, now_ms: int) -> list[Move]:
+        """Return the moves whose assignment has not come for a while, each once: their shard is not
+        known, or the two topics are not of one system."""
+        due = [
+            move_id
+            for move_id, since_ms in self._unlisted.items()
+            if since_ms is not None and now_ms - since_ms >= ASSIGNMENT_PATIENCE_MS
+        ]
+        self._unlisted |= dict.fromkeys(due)
+        found = [(self._shards[self._shard_of[move_id]], move_id) for move_id in due]
+        moves = [(shard, shard.moves[move_id]) for shard, move_id in found]
+        return [move for shard, move in moves if _awaits_assignment(shard, move)]
+
     def latest(self, move: Move) -> Move:
         """Return the move as its last record has it, with the deadline that was renewed."""
         shard = self._shards.get(move.shard_id)
@@ -250,6 +310,9 @@ class Schedule:
 
     def _decide(self, shard_id: ShardId, shard: _Shard, now_ms: int) -> Iterator[Effect]:
         """Yield what follows from what is known of a shard: one task at a time runs for it."""
+        for node in shard.lost:
+            yield _tell_lost(_replica(shard_id, node, shard.assignment), LOST)
+        shard.lost = {}
         yield from self._answer(shard)
         if shard.running is not None:
             if not shard.is_calling_off and self._is_unwanted(shard, shard.running):
@@ -257,7 +320,7 @@ class Schedule:
                 yield CallOff(shard.running)
             return
         yield from self._clean_up(shard_id, shard)
-        if not (shard.running or shard.owed or shard.departed or shard.fresh):
+        if not (shard.running or shard.owed or shard.departed or shard.stale or shard.fresh):
             yield from self._begin_move(shard_id, shard, now_ms)
 
     def _answer(self, shard: _Shard) -> Iterator[Effect]:
@@ -275,12 +338,12 @@ class Schedule:
         tasks = [
             *(Task(TaskKind.CLEAR, shard_id, shard.moves[move_id]) for move_id in shard.owed),
             *(
-                Task(kind, shard_id, replica=Replica(*shard_id, node_id))
-                for kind, nodes in (
-                    (TaskKind.DELETE, shard.departed),
-                    (TaskKind.CREATE, shard.fresh),
-                )
-                for node_id in nodes
+                Task(TaskKind.DELETE, shard_id, replica=Replica(*shard_id, node_id))
+                for node_id in (*shard.stale, *shard.departed)
+            ),
+            *(
+                Task(TaskKind.CREATE, shard_id, replica=_replica(shard_id, node, shard.assignment))
+                for node in shard.fresh
             ),
         ]
         if not tasks:
@@ -291,14 +354,15 @@ class Schedule:
         shard.running = task = tasks[0]
         self._cleanups += 1
         if task.replica is not None:
-            (shard.departed if task.kind is TaskKind.DELETE else shard.fresh).pop(
-                task.replica.node_id
-            )
+            is_deletion = task.kind is TaskKind.DELETE
+            for nodes in (shard.stale, shard.departed) if is_deletion else (shard.fresh,):
+                nodes.pop(task.replica.node_id, None)
         yield Start(task)
 
     def _begin_move(self, shard_id: ShardId, shard: _Shard, now_ms: int) -> Iterator[Effect]:
         """Yield the start of the shard's open move, if it may begin and the limits allow it."""
         move = self._next_move(shard, now_ms)
+        self._note_unlisted(shard, now_ms)
         if move is None:
             return
         if not self._has_room(move):
@@ -313,22 +377,24 @@ class Schedule:
         yield Start(task)
 
     def _next_move(self, shard: _Shard, now_ms: int) -> Move | None:
-        """Return the open move that may begin: the assignment has its epoch, and its deadline is
-        not past. While the epoch is higher, its assignment is waited for."""
-        assignment = shard.assignment
-        if assignment is None:
-            return None
+        """Return the open move that may begin."""
+        epoch = None if shard.assignment is None else shard.assignment.epoch
         return next(
             (
                 move
                 for move in shard.moves.values()
-                if move.is_open
-                and move.move_id not in shard.ended
-                and move.expected_epoch == assignment.epoch
-                and now_ms < move.deadline_ms
+                if move.move_id not in shard.ended and move.may_begin(epoch, now_ms)
             ),
             None,
         )
+
+    def _note_unlisted(self, shard: _Shard, now_ms: int) -> None:
+        """Note which moves wait for their assignment."""
+        for move_id, move in shard.moves.items():
+            if _awaits_assignment(shard, move):
+                self._unlisted.setdefault(move_id, now_ms)
+            else:
+                self._unlisted.pop(move_id, None)
 
     def _is_unwanted(self, shard: _Shard, task: Task) -> bool:
         """Return whether what runs is to stop. A copy whose target is in the list already is
@@ -337,7 +403,7 @@ class Schedule:
         if task.kind is not TaskKind.CARRY_OUT or move is None:
             return False
         known = shard.moves.get(move.move_id)
-        if known is None or known.is_called_off or shard.is_dropped:
+        if known is None or known.is_called_off or shard.is_dropped or move.add in shard.stale:
             return True
         if any(other.supersedes == move.move_id for other in shard.moves.values()):
             return True
@@ -352,7 +418,7 @@ class Schedule:
         if shard.ended.get(move.move_id) in (Ending.STOPPED, Ending.FAILED):
             return False
         if shard.assignment is not None and move.add in shard.assignment.replicas:
-            return False
+            return move.add in shard.stale
         return not any(
             other.actor == move.actor
             and other.expected_epoch > move.expected_epoch
@@ -383,13 +449,16 @@ class Schedule:
         # Before the start is complete, earlier lists may have been compacted away: then each node
         # that is served may have had a replica; of an executor for all nodes the store knows.
         nodes = _concerned(shard.assignment) or (*(self._nodes or ()),)
-        shard.assignment, shard.is_dropped, shard.fresh = None, True, {}
-        self._let_go(shard, (*shard.departed, *nodes), frozenset())
+        shard.assignment, shard.is_dropped = None, True
+        shard.fresh, shard.lost = {}, {}
+        self._let_go(shard, (*shard.departed, *shard.stale, *nodes), frozenset())
+        shard.stale = {}
         self._waiting[shard_id] = None
 
     def _forget(self, move_id: str) -> None:
         """Take in that a move is kept no longer."""
         shard_id = self._shard_of.pop(move_id, None)
+        self._unlisted.pop(move_id, None)
         if shard_id is None:
             return
         shard = self._shards[shard_id]
@@ -399,12 +468,28 @@ class Schedule:
 
     def _forget_idle(self, shard_id: ShardId, shard: _Shard) -> None:
         """Drop a shard that no served node has anything to do with any more."""
-        if shard.moves or shard.running or shard.departed or shard.fresh:
+        if shard.moves or shard.running or shard.departed or shard.stale or shard.fresh:
             return
         if not any(map(self.serves, _concerned(shard.assignment))):
             del self._shards[shard_id]
 
 
+def _awaits_assignment(shard: _Shard, move: Move) -> bool:
+    """Return whether a move is open, and the assignment that it expects has not come."""
+    epoch = 0 if shard.assignment is None else shard.assignment.epoch
+    return move.is_open and move.expected_epoch > epoch
+
+
 def _concerned(assignment: ShardAssignment | None) -> tuple[str, ...]:
     """List the nodes that an assignment says anything of."""
     return () if assignment is None else (*assignment.holders, *assignment.removing)
+
+
+def _replica(shard_id: ShardId, node_id: str, listed: ShardAssignment | None) -> Replica:
+    """Name a node's replica of the shard as it is listed."""
+    return Replica(*shard_id, node_id, None if listed is None else listed.uid)
+
+
+def _tell_lost(replica: Replica, reason: str | None) -> Say:
+    """Make the message that a replica is gone."""
+    return Say("ReplicaLost", replica.shard_id, replica.node_id, reason=reason, uid=replica.uid)

@@ -105,7 +105,8 @@ class ReplicaStore(ABC):
     @abstractmethod
     def holds(self, replica: Replica) -> bool:
         """Return whether the node has a complete replica. A copy under way, or one that was cut
-        off, is none: after a restart this decides whether a move is copied again."""
+        off, is none: after a restart this decides whether a move is copied again. Data of a stream
+        with another `uid` is none either, where the store has noted whose data it is."""
 
     @abstractmethod
     def copy(self, move: Move, progress: Progress) -> None:
@@ -117,11 +118,16 @@ class ReplicaStore(ABC):
 
     @abstractmethod
     def delete(self, replica: Replica) -> None:
-        """Delete all data of a replica, complete or not; it may be gone already."""
+        """Delete all data of a replica, complete or not, whatever its `uid`; it may be gone
+        already."""
 
     def create(self, replica: Replica) -> None:  # noqa: B027 - a store may do without
         """Make an empty replica, the first of a new stream. By default nothing: for stores that
-        make them when they are first written to."""
+        make them when they are first written to.
+
+        It is called too for a stream that was created before this start, if no replica of the shard
+        is listed by `list_replicas`. A store that knows that the replica was here once, as one
+        whose disk was replaced, raises MoveRefused: then it is reported as lost."""
 
     def remove(self, move: Move) -> None:  # noqa: B027 - a store may do without
         """Stop to serve from the replica on `move.remove`, and keep its data: `delete` comes when
@@ -139,9 +145,12 @@ class ReplicaStore(ABC):
         nothing. By default `delete` of its target; a store with a `remove` of its own serves from
         that replica again."""
         if move.add is not None:
-            self.delete(Replica(move.stream, move.shard, move.add))
+            self.delete(Replica(move.stream, move.shard, move.add, move.uid))
 
     def list_replicas(self) -> Iterable[Replica]:
-        """List what the store has, for the start: what was given up while the executor was away is
-        deleted then. By default nothing is listed; then only the topics are asked."""
+        """List all that the store has, for the start, with the `uid` of the stream where the store
+        has noted it. What was given up while the executor was away is deleted then, what is of an
+        earlier stream of the name as well, and what is missing is reported as lost: raise where a
+        part of the store cannot be asked. By default nothing is listed; then only the topics are
+        asked."""
         return ()

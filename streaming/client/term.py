@@ -19,7 +19,7 @@ from schemas import acks
 from schemas.topics import ACKS, MOVES
 from streaming.client import metrics
 from streaming.client.carrying import Carrier, Result, Retries
-from streaming.client.moves import Move, ShardAssignment, parse_shard_key
+from streaming.client.moves import Move, ShardAssignment, log_extra, parse_shard_key
 from streaming.client.permit import Permit
 from streaming.client.schedule import CallOff, Ending, Say, Schedule, Start, Task, TaskKind
 from streaming.client.sender import NotDelivered, encode_record, make_message, now_ms
@@ -37,10 +37,6 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("streaming.client")
 # How long the thread waits for records before it looks whether a task has ended.
 POLL_SECONDS = 0.05
-# A report of progress each quarter of the time that a move has, and at least so often: each gives
-# it three quarters, so that two may be late.
-PROGRESS_SHARE = 0.25
-PROGRESS_INTERVAL_SECONDS_MAX = 30.0
 # Read in a fraction of a second: the locks are renewed while many records are read.
 RECORDS_PER_PROOF, PROOF_SECONDS = 1000, 0.5
 # A copy looks at its progress every few seconds; of one that does not it is told.
@@ -120,6 +116,7 @@ class Term:
                 "whether the prefix is right, then delete it by hand",
                 replica.shard_id,
                 replica.node_id,
+                extra=log_extra(replica.shard_id, node_id=replica.node_id),
             )
         self._commit()
 
@@ -132,9 +129,15 @@ class Term:
             self._see(record)
         self._take_ends()
         self._report_progress()
+        self._tell_unlisted()
+        self._measure()
+
+    def _measure(self) -> None:
         carried = sum(task.kind is TaskKind.CARRY_OUT for task in self._running)
         metrics.MOVES_UNDER_WAY.set(carried)
         metrics.UNCONFIRMED.set(self._locks.unconfirmed)
+        for topic, records in self._reader.lag.items():
+            metrics.LAG.labels(topic).set(records)
 
     def stop(self, *, is_holding: bool) -> None:
         """Let everything under way stop where it is, and wait for it a while. `is_holding`: the
@@ -155,6 +158,7 @@ class Term:
                 "%s of %s does not stop: a copy has to call its progress every few seconds",
                 task.kind,
                 task.shard_id,
+                extra=task.log_extra,
             )
 
     def wait_stopped(self, closing: threading.Event) -> None:
@@ -197,7 +201,13 @@ class Term:
                 self._schedule.see_assignment(parse_shard_key(key), seen)
         except (KeyError, ValueError) as error:
             place = f"{record.topic} partition {record.partition} offset {record.offset}"
-            LOG.error("the record at %s cannot be read and is left out: %s", place, error)
+            what = f"it lacks {error}" if isinstance(error, KeyError) else error
+            LOG.error(
+                "the record at %s cannot be read and is left out: %s; the executor may be older "
+                "than the reconciler: upgrade it",
+                place,
+                what,
+            )
             metrics.UNREADABLE.labels(record.topic).inc()
 
     def _list_replicas(self) -> list[Replica]:
@@ -219,7 +229,7 @@ class Term:
                 self._say(effect)
 
     def _start(self, task: Task) -> None:
-        LOG.info("%s of %s begins", task.kind, task.shard_id)
+        LOG.info("%s of %s begins", task.kind, task.shard_id, extra=task.log_extra)
         running = self._running[task]
 
         def work() -> None:
@@ -242,7 +252,8 @@ class Term:
     def _take_ends(self) -> None:
         while not self._ended.empty():
             task, (ending, reason) = self._ended.get()
-            LOG.info("%s of %s has ended: %s", task.kind, task.shard_id, ending)
+            shown = (task.kind, task.shard_id, ending)
+            LOG.info("%s of %s has ended: %s", *shown, extra=task.log_extra)
             metrics.TASKS.labels(task.kind, ending).inc()
             metrics.BYTES_COPIED.inc(self._running.pop(task).count_rest())
             self._apply(self._schedule.finish(task, ending, reason))
@@ -253,22 +264,42 @@ class Term:
             if task.kind is not TaskKind.CARRY_OUT or task.move is None:
                 continue
             move = self._schedule.latest(task.move)
-            lease_seconds = (move.deadline_ms - move.issued_at_ms) / 1000
-            interval = min(lease_seconds * PROGRESS_SHARE, PROGRESS_INTERVAL_SECONDS_MAX)
-            report = running.take_report(interval)
+            report = running.take_report(move.progress_interval_seconds)
             if report is not None and not running.progress.is_called_off:
                 done, total = report
                 fields = {"bytes_done": done, "bytes_total": total}
                 self._say(Say.of("MoveProgressed", move), f":{now_ms()}", fields)
 
+    def _tell_unlisted(self) -> None:
+        """Tell of each move, once, that cannot begin as its assignment does not come."""
+        for move in self._schedule.find_unlisted(now_ms()):
+            metrics.MOVES_WITHOUT_ASSIGNMENT.inc()
+            LOG.warning(
+                "move %s is not begun: the assignment of %s with epoch %d has not come; look "
+                "whether both topics are of one reconciler",
+                move.move_id,
+                move.shard_id,
+                move.expected_epoch,
+                extra=log_extra(move.shard_id, move),
+            )
+
     def _say(self, said: Say, occasion: str = "", details: Mapping[str, Any] | None = None) -> None:
         move, (stream, shard) = said.move, said.shard_id
-        fields = {"stream": stream, "shard": shard, "node_id": said.node_id, "reason": said.reason}
+        fields = {
+            "stream": stream,
+            "shard": shard,
+            "node_id": said.node_id,
+            "reason": said.reason,
+            "uid": said.uid,
+        }
         about = f"{said.shard_id}:{said.node_id}:{now_ms()}"
         if move is not None:
-            fields |= {"move_id": move.move_id, "uid": move.uid}
+            fields["move_id"] = move.move_id
             about = f"{move.move_id}:{move.reminded}"
-        LOG.info("%s of %s", said.message, said.shard_id)
+        level = LOG.warning if said.message == "ReplicaLost" else LOG.info
+        why = f": {said.reason}" if said.reason else ""
+        shown = (said.message, said.shard_id, why)
+        level("%s of %s%s", *shown, extra=log_extra(said.shard_id, move, said.node_id))
         message = make_message(getattr(acks, said.message), {**fields, **(details or {})})
         identity = f"{said.message}:{about}{occasion}"
         record = encode_record(self._prefix, "executor", ACKS, message, identity)

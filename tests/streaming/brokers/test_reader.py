@@ -14,6 +14,7 @@ from streaming.brokers.clients import TopicMissing, make_producer
 from streaming.brokers.reader import CommittedReader, Record
 from streaming.errors import BrokerUnreachable, SettingsInvalid
 from streaming.runtime import EmbeddedBroker
+from tests.systems.waiting import until
 
 
 @pytest.fixture
@@ -60,6 +61,24 @@ def test_only_committed_records_are_read(bootstrap: str, prefix: str, producer: 
         assert numbers(reader.read_to_end()) == {5, 6}
     with CommittedReader(bootstrap, prefix, ["moves.v1"]) as again:
         assert numbers(again.read_to_end()) == {1, 5}
+
+
+def test_the_lag_is_what_has_come_and_was_not_read(
+    bootstrap: str, prefix: str, producer: Producer
+) -> None:
+    with CommittedReader(bootstrap, prefix, ["moves.v1", "acks.v1"]) as reader:
+        producer.begin_transaction()
+        write(producer, prefix, 1, 2, 3)
+        producer.commit_transaction()
+        assert numbers(reader.read_to_end()) == {1, 2, 3}
+        assert reader.lag == {"moves.v1": 0, "acks.v1": 0}
+        producer.begin_transaction()
+        write(producer, prefix, 5, 7)
+        producer.commit_transaction()
+        # Two records and the marker behind them, as a fetch in the background has shown.
+        until(lambda: reader.lag == {"moves.v1": 3, "acks.v1": 0}, "it is behind")
+        assert numbers(reader.read_to_end()) == {5, 7}
+        assert reader.lag == {"moves.v1": 0, "acks.v1": 0}
 
 
 def test_from_now_on_means_from_before_the_constructor_returned(

@@ -5,7 +5,6 @@ acknowledgement is there once, and each absence was told once.
 """
 
 import logging
-import threading
 from pathlib import Path
 
 import pytest
@@ -16,42 +15,17 @@ from streaming.brokers import CommittedReader
 from streaming.client import (
     DecisionAwaited,
     Executor,
-    Move,
     NodeAgent,
     PlacementView,
-    Progress,
-    Replica,
-    ReplicaStore,
     Requester,
 )
 from streaming.conformance.reconciler import PlayedShard, StandIn
 from streaming.runtime import EmbeddedBroker
+from tests.builders.counting_store import CountingStore
 from tests.systems.waiting import until
 
 PREFIX = "restart."
 TIMEOUT_SECONDS = 60.0
-
-
-class Memory(ReplicaStore):
-    """Counts copies; each waits until it may end."""
-
-    def __init__(self) -> None:
-        self.held: set[Replica] = set()
-        self.copies: list[str] = []
-        self.may_end = threading.Event()
-
-    def holds(self, replica: Replica) -> bool:
-        return replica in self.held
-
-    def copy(self, move: Move, progress: Progress) -> None:
-        self.copies.append(move.move_id)
-        while not self.may_end.is_set():
-            progress.wait(0.05)
-            progress.check()
-        self.held.add(Replica(move.stream, move.shard, move.add))
-
-    def delete(self, replica: Replica) -> None:
-        self.held.discard(replica)
 
 
 @pytest.mark.long
@@ -63,7 +37,11 @@ def test_a_broker_that_was_away_costs_time_only(
     first.start()
     at = first.bootstrap_servers
     apply_topics(at, PREFIX)
-    stand_in, shard, store = StandIn(at, PREFIX), PlayedShard("orders", 0, ["a", "b"]), Memory()
+    stand_in, shard, store = (
+        StandIn(at, PREFIX),
+        PlayedShard("orders", 0, ["a", "b"]),
+        CountingStore(),
+    )
     stand_in.start()
     stand_in.create(shard)
     agent = NodeAgent(at, PREFIX, "n1", tmp_path / "n1.json")

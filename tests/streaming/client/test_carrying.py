@@ -5,6 +5,7 @@ Method: a store that does as it is told, in this thread; pauses are zero.
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -25,9 +26,11 @@ class Told(ReplicaStore):
         self.calls: list[str] = []
         self.faults = [*faults]
         self.is_held = False
+        self.asked: list[Replica] = []
         self._during = during or (lambda: None)
 
-    def holds(self, _: Replica) -> bool:
+    def holds(self, replica: Replica) -> bool:
+        self.asked.append(replica)
         return self.is_held
 
     def copy(self, _: Move, progress: Progress) -> None:
@@ -108,6 +111,12 @@ def test_a_copy_that_was_complete_is_not_made_again() -> None:
     assert store.calls == []
     assert carry(store) == Result(Ending.COMPLETED)
     assert store.calls == ["copy"]
+
+
+def test_a_store_is_asked_for_data_of_the_stream_with_the_uid_of_the_move() -> None:
+    store = Told()
+    carry(store, replace(MOVE, uid="u1"), is_resumed=True)
+    assert store.asked == [Replica("orders", 0, "d", "u1")]
 
 
 def test_a_removal_stops_serving_and_deletes_nothing() -> None:

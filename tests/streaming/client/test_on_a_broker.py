@@ -20,6 +20,7 @@ from schemas.inputs import StreamCreated
 from schemas.outputs import OUTPUTS
 from schemas.topics import (
     ACKS,
+    ASSIGNMENTS,
     DECISIONS,
     NODE_LOADS,
     NODES,
@@ -33,11 +34,16 @@ from streaming.client import (
     Change,
     DecisionAwaited,
     EpochAwaited,
+    Executor,
     LocationMalformed,
     MessageRefused,
+    Move,
     NodeAgent,
     NodeIdTaken,
     PlacementView,
+    Progress,
+    Replica,
+    ReplicaStore,
     Requester,
     RequestOvertaken,
     ShardId,
@@ -45,7 +51,7 @@ from streaming.client import (
     StreamThere,
 )
 from streaming.codec import event_of_message
-from streaming.conformance.reconciler import PlayedShard, StandIn
+from streaming.conformance.reconciler import Output, PlayedShard, StandIn
 from tests.systems.waiting import until
 from tests.test_tidy import ROOT
 
@@ -115,6 +121,55 @@ def test_the_example_moves_a_replica(
     stand_in.complete(shard, move)
     until(lambda: not old.exists(), "the old replica is deleted")
     assert len((ROOT / "deploy" / "examples" / "executor.py").read_text().splitlines()) <= 40
+
+
+class NotingStore(ReplicaStore):
+    """Replicas in memory, with the uid of the stream that each is of."""
+
+    def __init__(self) -> None:
+        self.held: set[Replica] = set()
+
+    def list_replicas(self) -> list[Replica]:
+        return sorted(self.held)
+
+    def holds(self, replica: Replica) -> bool:
+        return replica in self.held
+
+    def create(self, replica: Replica) -> None:
+        self.held.add(replica)
+
+    def copy(self, move: Move, _: Progress) -> None:
+        self.held.add(Replica(*move.shard_id, str(move.add), move.uid))
+
+    def delete(self, replica: Replica) -> None:
+        self.held -= {each for each in self.held if each[:3] == replica[:3]}
+
+
+def test_a_start_tells_new_streams_old_data_and_losses_apart(
+    stand_in: StandIn, bootstrap: str, prefix: str
+) -> None:
+    store, shard = NotingStore(), PlayedShard("orders", 0, ["a", "b"])
+
+    def publish(uid: str) -> set[Replica]:
+        """List the shard; returns the replicas that are to be there."""
+        stand_in.publish(Output(ASSIGNMENTS, shard.key, shard.assignment() | {"uid": uid}))
+        return {Replica("orders", 0, node, uid) for node in shard.replicas}
+
+    wanted = publish("u1")
+    with Executor(bootstrap, prefix, store):
+        until(lambda: store.held == wanted, "the replicas of a stream of before the start")
+    stand_in.drop(shard, [])
+    shard.epoch += 1
+    wanted = publish("u2")
+    with Executor(bootstrap, prefix, store):
+        until(lambda: store.held == wanted, "those of the stream that took its place")
+    assert said(bootstrap, prefix, ACKS) == []
+    gone = Replica("orders", 0, "b", "u2")
+    store.held.remove(gone)
+    with Executor(bootstrap, prefix, store):
+        ((message, body),) = until(lambda: said(bootstrap, prefix, ACKS), "the loss is told")
+    assert (message, body["node_id"], body["uid"]) == ("ReplicaLost", "b", "u2")
+    assert store.held == wanted - {gone}
 
 
 def test_a_view_follows_placements(stand_in: StandIn, bootstrap: str, prefix: str) -> None:

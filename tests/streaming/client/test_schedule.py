@@ -231,6 +231,100 @@ def test_first_replicas_are_created_and_later_ones_are_not() -> None:
     assert play(DONE).done == []
 
 
+FIRST = ShardAssignment("orders", 0, 1, ("a", "b"))
+LOST = ("ReplicaLost", None)
+CREATED = [(TaskKind.CREATE, "a"), (TaskKind.CREATE, "b")]
+DELETED = [(TaskKind.DELETE, "a"), (TaskKind.DELETE, "b")]
+
+
+def tell(playing: Play) -> list[tuple[TaskKind, str | None]]:
+    """Let all tasks end, and return them."""
+    playing.advance()
+    while playing.running:
+        playing.end()
+    return playing.done
+
+
+def test_a_stream_created_while_away_is_made_when_no_replica_of_it_is_there() -> None:
+    assert tell(Play().see(FIRST).begin()) == CREATED
+    assert tell(Play().see(FIRST).begin(Replica("other", 0, "a"))) == CREATED
+
+
+def test_a_replica_that_is_gone_while_another_is_there_is_lost_and_not_made_anew() -> None:
+    """Also where its list has the first epoch: nothing has moved since the stream was created."""
+    playing = Play().see(FIRST).begin(Replica("orders", 0, "a"))
+    assert (tell(playing), playing.said) == ([], [LOST])
+
+
+@pytest.mark.parametrize(
+    ("held", "said"),
+    [("other", [LOST]), ("orders", []), (None, [])],
+    ids=["others are there", "it is there", "nothing is listed"],
+)
+def test_a_later_replica_that_is_gone_is_lost(held: str | None, said: list[Any]) -> None:
+    """A node with nothing at all may have a store that lists nothing."""
+    playing = Play(nodes={"b"}).see(DONE, replace(DONE, stream="other"))
+    playing.begin(*[Replica(held, 0, "b"), Replica("other", 0, "b")] if held else [])
+    assert (tell(playing), playing.said) == ([], said)
+
+
+def test_a_loss_names_the_stream_by_its_uid() -> None:
+    schedule = Schedule()
+    schedule.see_assignment(SHARD, replace(FIRST, uid="u1"))
+    schedule.begin([Replica("orders", 0, "a", "u1")])
+    (said,) = schedule.advance(500)
+    assert isinstance(said, Say)
+    assert (said.node_id, said.uid) == ("b", "u1")
+    assert "not in the store" in (said.reason or "")
+
+
+def test_data_of_an_earlier_stream_of_the_name_is_deleted_and_made_anew() -> None:
+    """The stream was dropped and created again while the executor was away; the log may show no
+    trace of the first."""
+    again = replace(FIRST, epoch=7, uid="u2")
+    old = [Replica("orders", 0, node, "u1") for node in ("a", "b")]
+    playing = Play().see(again).begin(*old)
+    assert tell(playing) == [DELETED[0], DELETED[1], *CREATED]
+    assert playing.said == []
+
+
+@pytest.mark.parametrize("uid", ["u2", None], ids=["its own", "not noted"])
+def test_what_the_stream_has_now_is_kept_whatever_the_log_shows_of_earlier_ones(
+    uid: str | None,
+) -> None:
+    playing = Play().see(replace(FIRST, uid="u1"))
+    playing.schedule.see_assignment(SHARD, None)
+    playing.see(replace(FIRST, epoch=2, uid="u2"))
+    playing.begin(*[Replica("orders", 0, node, uid) for node in ("a", "b")])
+    assert tell(playing) == []
+
+
+@pytest.mark.parametrize("has_tombstone", [True, False])
+def test_a_stream_that_takes_the_place_of_another_begins_empty(has_tombstone: bool) -> None:
+    """Both records may be read at once."""
+    playing = Play().see(replace(FIRST, uid="u1")).begin(*[Replica("orders", 0, n) for n in "ab"])
+    if has_tombstone:
+        playing.schedule.see_assignment(SHARD, None)
+    playing.see(replace(FIRST, epoch=2, uid=None if has_tombstone else "u2"))
+    done = tell(playing)
+    assert (sorted(done[:2]), done[2:]) == (DELETED, CREATED)
+
+
+def test_only_nodes_that_are_served_give_up_what_an_earlier_stream_has_left() -> None:
+    playing = Play(nodes={"a"}).see(replace(FIRST, uid="u1")).begin(Replica("orders", 0, "a"))
+    playing.see(replace(FIRST, epoch=2, uid="u2"))
+    assert tell(playing) == [DELETED[0], CREATED[0]]
+
+
+def test_a_copy_of_an_earlier_stream_stops_even_where_its_target_is_listed_now() -> None:
+    playing = play(replace(MOVE, uid="u1"), replace(LISTED, uid="u1"))
+    playing.see(ShardAssignment("orders", 0, 3, ("d", "b"), uid="u2")).advance()
+    assert playing.called_off == playing.running
+    playing.end(Ending.STOPPED)
+    made = [(kind, node) for kind, node in tell(playing) if node == "d"]
+    assert made == [(TaskKind.DELETE, "d"), (TaskKind.CREATE, "d")]
+
+
 def test_a_replica_that_cannot_be_created_is_lost() -> None:
     playing = play(ShardAssignment("orders", 0, 1, ("a",))).end(Ending.FAILED, "disk full")
     assert playing.said == [("ReplicaLost", None)]
