@@ -136,7 +136,7 @@ STREAMING: Mapping[str, set[str]] = {
     "client": {"errors", "brokers"},
     "conformance": {"errors", "brokers", "administration"},
     # A whole system on one machine.
-    "simulator": {"errors", "settings", "brokers"},
+    "simulator": {"errors", "settings", "brokers", "client"},
     "rerun": {"errors", "runtime", "brokers", "administration", "replay", "simulator"},
     "demo": {
         *("errors", "runtime", "settings", "brokers", "administration", "requests", "replay"),

@@ -1,7 +1,7 @@
 """Plays nodes and executors over real topics, and scenarios of what happens to them.
 
-For trials, demos and tests; no part of the application imports it. Imports `brokers`, `settings`,
-`errors`.
+For trials, demos and tests; no part of the application imports it. Imports `brokers`, `client`,
+`settings`, `errors`.
 """
 
 from streaming.simulator.executor import Executor, ExecutorBehaviour

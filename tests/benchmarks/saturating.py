@@ -264,7 +264,10 @@ def _moves(extent: Extent, kind: str, scratch: Path) -> Taken:
         system.await_answers(
             "assignments.v1", shards, lambda _: True, lambda: _create(system, sizes)
         )
-        with Executor(system.bootstrap, system.prefix, 0.0):
+        with Executor(system.bootstrap, system.prefix, 0.0) as executor:
+            assert executor.wait_ready(ANSWERS_TIMEOUT_SECONDS), (
+                "the executor has not read the topics"
+            )
             # A node may hold a few less than the mean.
             counted = extent.moves * 9 // 10
             took = system.await_answers(MOVES, counted, is_completed, lambda: leave(system))

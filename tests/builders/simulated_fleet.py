@@ -8,11 +8,12 @@ from typing import Any
 import orjson
 
 from schemas.inputs import StreamCreated
+from streaming.client import Move
 from streaming.codec import RawRecord
 from streaming.pipeline import timers_of
 from streaming.settings import core_configuration, load_settings
 from streaming.simulator import Scenario, World
-from streaming.simulator.executor import SimulatedCopies
+from streaming.simulator.executor import SimulatedCopies, make_acknowledgement
 from streaming.simulator.fleet import FleetNode
 from tests.builders.batches import Driver
 from tests.builders.kafka_rows import heartbeat, raw, tick
@@ -36,7 +37,11 @@ class SimulatedFleet:
         self._sequences: Counter[str] = Counter()
         self._alive: set[str] = set()
         self._copying = SimulatedCopies(
-            scenario.executor, self._acknowledge, lambda: self._now / 1000, self._alive.__contains__
+            scenario.executor,
+            self._acknowledge,
+            lambda: self._now / 1000,
+            self._alive.__contains__,
+            lambda: self._now,
         )
         for node in scenario.fleet():
             self.join(node)
@@ -99,7 +104,6 @@ class SimulatedFleet:
             life, number = str(self._lives[node_id]), self._sequences[node_id]
             self._add("nodes.v1", heartbeat(node_id, number, life))
         self._add("nodes.v1", tick(0, 0))
-        self._copying.complete_due()
         said, self._said = self._said, {topic: [] for topic in self._said}
         for commit in self.driver.batch(*filter(None, said.values())):
             for record in commit:
@@ -109,12 +113,13 @@ class SimulatedFleet:
                 self.world.take(seen, self._now / 1000)
                 if record.topic == "moves.v1":
                     self._copying.see(key, value)
-                    self._copying.stop(key, value)
+                elif record.topic == "assignments.v1":
+                    self._copying.see_assignment(key, value)
+        self._copying.advance()
 
-    def _acknowledge(self, message: str, move: Any) -> None:
-        node = move.get("add") or move.get("remove")
-        body = {name: move[name] for name in ("move_id", "stream", "shard")} | {"node_id": node}
-        self._append("acks.v1", message, f"{move['stream']}/{move['shard']}", body)
+    def _acknowledge(self, message: str, move: Move, bytes_done: int | None = None) -> None:
+        body = make_acknowledgement(move, bytes_done)
+        self._append("acks.v1", message, str(move.shard_id), body)
 
     def _say(self, node_id: str, message: str, **more: str | bool) -> None:
         self._sequences[node_id] += 1

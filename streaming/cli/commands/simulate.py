@@ -121,7 +121,7 @@ def executor(
         float, typer.Option("--delay-seconds", min=0, max=86_400, help="How long a move takes.")
     ] = 2.0,
 ) -> None:
-    """Simulate the executor: acknowledge each move, report it completed later, copy nothing."""
+    """Simulate the executor: accept each valid move, report it completed later, copy nothing."""
     from streaming.brokers import Reachability
     from streaming.cli.signals import stop_on_signals
     from streaming.simulator import Executor, ExecutorBehaviour

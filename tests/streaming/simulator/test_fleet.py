@@ -24,6 +24,7 @@ from schemas.inputs import (
 from schemas.topics import full_name
 from streaming.administration import apply_topics
 from streaming.brokers import CommittedReader, Record, make_producer
+from streaming.client import Move
 from streaming.runtime import EmbeddedBroker
 from streaming.simulator.executor import Executor, ExecutorBehaviour, SimulatedCopies
 from streaming.simulator.fleet import Fleet, FleetNode
@@ -90,6 +91,8 @@ def beats(messages: list[Any], node_id: str) -> int:
     return sum(isinstance(m, NodeHeartbeat) and m.node_id == node_id for m in messages)
 
 
+# A deadline that no test reaches, in ms since the epoch.
+FAR_MS = 4_000_000_000_000
 NODES = [FleetNode(f"n{number}", f"/z{number % 3}/r{number % 2}") for number in range(12)]
 
 
@@ -217,8 +220,53 @@ def move(move_id: str, state: str = "issued", shard: int = 0, **fields: Any) -> 
         "add": "n7",
         "remove": "n3",
         "state": state,
+        "expected_epoch": 2,
+        "issued_at": 0,
+        "deadline": FAR_MS,
         **fields,
     }
+
+
+def assignment(epoch: int = 2, shard: int = 0) -> dict[str, Any]:
+    return {"stream": "orders", "shard": shard, "epoch": epoch, "replicas": ["n3", "n4"]}
+
+
+class Copies:
+    """Simulated copies on a clock that the test moves; `said` is what came of them."""
+
+    def __init__(self, **behaviour: Any) -> None:
+        self.now = 0.0
+        self.gone: set[str] = set()
+        self.said: list[str] = []
+        self.done: list[int] = []
+        self.moves = SimulatedCopies(
+            ExecutorBehaviour(**{"delay_seconds": 1, **behaviour}),
+            self._say,
+            lambda: self.now,
+            lambda node: node not in self.gone,
+            lambda: round(self.now * 1000),
+        )
+
+    def _say(self, message: str, move: Move, bytes_done: int | None = None) -> None:
+        self.said.append(f"{message} {move.move_id}")
+        self.done += [] if bytes_done is None else [bytes_done]
+
+    def see(self, *records: dict[str, Any]) -> list[str]:
+        """Take records in, those of assignments and of moves; returns all that was said."""
+        for body in records:
+            if "move_id" in body:
+                self.moves.see(body["move_id"], body)
+            else:
+                self.moves.see_assignment(f"{body['stream']}/{body['shard']}", body)
+        self.moves.advance()
+        return self.said
+
+    def advance(self, seconds: float, steps: int = 1) -> list[str]:
+        """Let time pass, a look at the end of each step; returns all that was said."""
+        for _ in range(steps):
+            self.now += seconds / steps
+            self.moves.advance()
+        return self.said
 
 
 class TestExecutor:
@@ -227,10 +275,17 @@ class TestExecutor:
         producer = make_producer(bootstrap)
 
         def publish(move_id: str, value: dict[str, Any] | None) -> None:
+            """Issue a move, and the assignment of its shard if it is the first."""
+            if value is not None and value.get("shard") not in assigned:
+                assigned.add(value.get("shard"))
+                listed = orjson.dumps(assignment(shard=value.get("shard", 0)))
+                key = f"orders/{value.get('shard', 0)}"
+                producer.produce(full_name("assignments.v1", prefix), listed, key)
             raw = None if value is None else orjson.dumps(value)
             producer.produce(full_name("moves.v1", prefix), raw, move_id)
             assert producer.flush(10) == 0
 
+        assigned: set[int | None] = set()
         return publish
 
     def test_a_move_is_accepted_at_once_and_completed_later(
@@ -287,7 +342,7 @@ class TestExecutor:
             issue("m1", move("m1", "accepted"))
             issue("m1", move("m1", "completed"))
             issue("m1", None)
-            issue("m2", move("m2", kind="remove", add=None))
+            issue("m2", move("m2", shard=1, kind="remove", add=None))
             acks_log.wait_for(lambda acks: [a.move_id for a in acks].count("m2") == 2)
         assert [ack.move_id for ack in acks_log.read()] == ["m1", "m1", "m2", "m2"]
         assert acks_log.read()[-1].node_id == "n3"
@@ -298,23 +353,60 @@ class TestExecutor:
         )
 
     def test_nothing_is_copied_to_a_node_that_is_gone(self) -> None:
-        said: list[str] = []
-        now, gone = [0.0], {"n7"}
-        moves = SimulatedCopies(
-            ExecutorBehaviour(delay_seconds=1),
-            lambda message, move: said.append(f"{message} {move['move_id']}"),
-            lambda: now[0],
-            lambda node: node not in gone,
-        )
-        moves.see("m1", move("m1"))
-        moves.see("m2", move("m2", kind="remove", add=None, remove="n7"))
-        now[0] = 2.0
-        moves.complete_due()
-        assert said == ["MoveAccepted m2", "MoveCompleted m2"]
-        gone.clear()
-        now[0] = 3.0
-        moves.complete_due()
-        assert said[2:] == ["MoveCompleted m1"]
+        copies = Copies()
+        copies.gone = {"n7"}
+        removal = move("m2", shard=1, kind="remove", add=None, remove="n7")
+        copies.see(assignment(), assignment(shard=1), move("m1"), removal)
+        assert copies.advance(1) == ["MoveAccepted m2", "MoveCompleted m2"]
+        copies.gone.clear()
+        assert copies.advance(1)[2:] == ["MoveAccepted m1"]
+        copies.gone = {"n7"}
+        assert copies.advance(5)[3:] == []
+        copies.gone.clear()
+        assert copies.advance(1)[3:] == ["MoveCompleted m1"]
+
+    def test_a_move_waits_for_its_assignment_and_is_left_when_it_was_passed(self) -> None:
+        copies = Copies()
+        assert copies.see(move("m1")) == []
+        assert copies.see(assignment(epoch=1)) == []
+        assert copies.see(assignment()) == ["MoveAccepted m1"]
+        copies.advance(1)
+        copies.see(assignment(epoch=3), assignment(), move("m2"))
+        assert copies.advance(5) == ["MoveAccepted m1", "MoveCompleted m1"]
+
+    def test_no_move_begins_past_its_deadline(self) -> None:
+        copies = Copies()
+        copies.gone = {"n7"}
+        copies.see(assignment(), assignment(shard=1), move("late", deadline=1_000))
+        copies.advance(1)
+        copies.gone.clear()
+        copies.see(move("m1", shard=1, deadline=1_001))
+        assert copies.advance(5) == ["MoveAccepted m1", "MoveCompleted m1"]
+
+    def test_the_moves_of_a_shard_are_carried_out_one_after_the_other(self) -> None:
+        copies = Copies()
+        copies.see(assignment(), move("m1"), move("m2"), assignment(shard=1), move("m3", shard=1))
+        assert copies.advance(0.5) == ["MoveAccepted m1", "MoveAccepted m3"]
+        later = copies.see(move("m1", "superseded"))[2:]
+        assert later == ["MoveStopped m1", "MoveAccepted m2"]
+
+    def test_a_long_copy_reports_bytes_that_rise_in_half_of_its_time(self) -> None:
+        """Half of what the last record gives it: the deadline may be extended meanwhile."""
+        copies = Copies(delay_seconds=20)
+        issued = move("m1", deadline=4_000, bytes=4)
+        copies.see(assignment(), issued)
+        copies.advance(8, steps=32)
+        assert copies.said == ["MoveAccepted m1", *["MoveProgressed m1"] * 8]
+        copies.see(move("m1", "accepted", renewed_at=8_000, deadline=16_000, bytes=4))
+        copies.advance(12, steps=48)
+        assert copies.said[9:] == [*["MoveProgressed m1"] * 6, "MoveCompleted m1"]
+        assert copies.done == sorted({*copies.done})
+
+    def test_a_copy_that_is_to_be_lost_reports_nothing(self) -> None:
+        copies = Copies(delay_seconds=20, lose=1)
+        copies.see(assignment(), move("m1", deadline=4_000))
+        assert copies.advance(30, steps=30) == ["MoveAccepted m1"]
+        assert copies.moves.lost == 1
 
     @pytest.mark.parametrize("state", ["superseded", "cancelled", "expired", "failed", None])
     def test_a_move_that_ends_before_its_time_is_not_completed(
@@ -339,21 +431,21 @@ class TestExecutor:
     def test_what_was_called_off_is_stopped_whenever_it_is_told(
         self, bootstrap: str, prefix: str, acks_log: Log, issue: Callable[..., None]
     ) -> None:
-        """Half of the times it is not heard; the others are answered, and never what was told
-        before the executor came."""
+        """Half of the times it is not heard; the others are answered, what was told before the
+        executor came as well."""
         issue("m1", move("m1", "expired"))
         forgetful = ExecutorBehaviour(lose=0.5)
-        heard = [n for n in range(1, 9) if not forgetful.draw(f"m1/{n}", "lose")]
+        heard = [n for n in range(9) if not forgetful.draw(f"m1/{n}", "lose")]
         with Executor(bootstrap, prefix, forgetful) as executor:
             # The last one ends the wait, and says that the ones before were seen.
-            issue("m2", move("m2"))
+            issue("m2", move("m2", shard=1))
             acks_log.wait_for(lambda acks: [a.move_id for a in acks].count("m2") >= 1)
             for number in range(1, 9):
                 issue("m1", move("m1", "expired", reminded=number))
-            issue("m3", move("m3"))
+            issue("m3", move("m3", shard=2))
             acks_log.wait_for(lambda acks: [a.move_id for a in acks].count("m3") >= 1)
         said = [type(ack).__name__ for ack in acks_log.read() if ack.move_id == "m1"]
-        assert 0 < len(heard) < 8
+        assert 0 < len(heard) < 9
         assert said == ["MoveStopped"] * len(heard)
         assert executor.moves.stopped == len(heard)
 
@@ -366,7 +458,7 @@ class TestExecutor:
         issue("gone", None)
         issue("begun", move("begun"))
         issue("begun", move("begun", "accepted"))
-        issue("open", move("open"))
+        issue("open", move("open", shard=1))
         with Executor(bootstrap, prefix, 0):
             acks_log.wait_for(lambda acks: len(acks) == 3)
         said = Counter((ack.move_id, type(ack).__name__) for ack in acks_log.read())
@@ -385,5 +477,5 @@ class TestExecutor:
         deadline = time.monotonic() + WAIT_SECONDS
         while executor.running:
             assert time.monotonic() < deadline
-        with pytest.raises(KeyError, match="state"):
+        with pytest.raises(KeyError, match="move_id"):
             executor.close()
