@@ -42,7 +42,7 @@ class Acknowledgement:
 
     def to_json(self) -> dict[str, Any]:
         """For reports: the record as it was written."""
-        said = {"offset": self.offset, "at_ms": self.at_ms, "key": self.key}
+        said = {"topic": ACKS, "offset": self.offset, "at_ms": self.at_ms, "key": self.key}
         return (
             said
             | {"message": self.message, "body": self.body}

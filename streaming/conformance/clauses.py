@@ -21,6 +21,7 @@ class Clause(StrEnum):
     WELL_FORMED = "well_formed"
     ORDER = "order"
     EPOCH = "epoch"
+    NEWEST = "newest"
     DEADLINE = "deadline"
     ONCE = "once"
     STOP = "stop"
@@ -30,6 +31,7 @@ class Clause(StrEnum):
     PROGRESS = "progress"
     FAIL = "fail"
     RESTART = "restart"
+    CATCH_UP = "catch_up"
     DROP = "drop"
     LEADER = "leader"
 
@@ -41,6 +43,7 @@ CLAUSES: dict[Clause, str] = {
     Clause.WELL_FORMED: "its acknowledgements are messages that the reconciler takes",
     Clause.ORDER: "carries out one move of a shard at a time",
     Clause.EPOCH: "begins a move only where the assignment has its expected_epoch",
+    Clause.NEWEST: "drops an assignment whose epoch it has passed",
     Clause.DEADLINE: "begins no move whose deadline is past",
     Clause.ONCE: "does once what is delivered twice",
     Clause.STOP: "stops what is called off, and says MoveStopped",
@@ -50,6 +53,7 @@ CLAUSES: dict[Clause, str] = {
     Clause.PROGRESS: "reports the progress of a long copy before half of its time is used up",
     Clause.FAIL: "says MoveFailed, with a reason, of a copy that fails",
     Clause.RESTART: "neither forgets nor repeats a move when it is killed",
+    Clause.CATCH_UP: "makes up at its start for what was decided while it was away",
     Clause.DROP: "stops and removes what belongs to a dropped stream",
     Clause.LEADER: "carries out moves of kind leader",
 }
@@ -65,8 +69,9 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a scenario has seen of a clause. `records`: those of the shard, in their order, where it
-    was broken; `why` a clause was broken or could not be tried."""
+    """What a scenario has seen of a clause. `records`: those of its shards where it was broken,
+    commands and acknowledgements, in the order in which they were published or read; `why` a clause
+    was broken or could not be tried."""
 
     scenario: str
     clause: Clause

@@ -139,10 +139,13 @@ def _judge_all(stage: Stage) -> None:
     if not stage.said:
         return
     refused = find_refused(stage.said)
+    if refused is not None:
+        scene.show(refused.key)
     why = "" if refused is None else f"offset {refused.offset} of acks.v1: {refused.refusal}"
     scene.note(Clause.WELL_FORMED, refused is None, why)
     overlap = find_overlap(stage.said)
     if overlap is not None:
         first, second = overlap
+        scene.show(second.key)
         said = f"{second.move_id} of {second.key} was accepted while {first.move_id} was under way"
         scene.note(Clause.ORDER, False, said)

@@ -21,7 +21,7 @@ from schemas.topics import ASSIGNMENTS, MOVES, full_name
 from streaming.brokers import FENCE_TIMEOUT_SECONDS, TRANSACTION_TIMEOUT_MS, connect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 CELL = "conformance"
 # Long enough for every scenario but those about the deadline.
@@ -64,14 +64,21 @@ class Output:
     key: str
     value: dict[str, Any] | None
 
+    def to_json(self, is_aborted: bool) -> dict[str, Any]:
+        """For reports: the record, published now."""
+        written = {"topic": self.topic, "at_ms": now_ms(), "key": self.key, "value": self.value}
+        return written | ({"is_aborted": True} if is_aborted else {})
+
 
 @dataclass(slots=True)
 class StandIn:
-    """Publishes what a reconciler would."""
+    """Publishes what a reconciler would. `heard` is told of each record, and whether its
+    transaction was aborted."""
 
     bootstrap: str
     prefix: str
     options: Mapping[str, str] = field(default_factory=dict)
+    heard: Callable[[Output, bool], None] = lambda _output, _is_aborted: None
     _producer: Any = None
 
     def start(self) -> None:
@@ -105,6 +112,8 @@ class StandIn:
             self._producer.abort_transaction()
         else:
             self._producer.commit_transaction()
+        for output in outputs:
+            self.heard(output, aborts)
 
     def create(self, shard: PlayedShard) -> None:
         """Publish a shard's first assignment."""

@@ -7,8 +7,16 @@ take `COPY_SECONDS`, copies that fail.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from streaming.conformance.absences import (
+    AGAIN_SHARE,
+    play_called_off_while_away,
+    play_decided_while_away,
+    play_issued_while_away,
+    play_killed_after_copying,
+    play_killed_while_copying,
+)
 from streaming.conformance.acknowledgements import (
     ACCEPTED,
     COMPLETED,
@@ -19,19 +27,17 @@ from streaming.conformance.acknowledgements import (
 )
 from streaming.conformance.clauses import Clause
 from streaming.conformance.reconciler import Output, assigned, make_move, now_ms, told
-from streaming.conformance.stage import START_PATIENCE_SECONDS, Scene
 from streaming.conformance.subject import COPY_FAILS, COPY_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streaming.conformance.reconciler import PlayedShard
+    from streaming.conformance.stage import Scene
+
 
 # A copy that fails is tried again a few times, with growing pauses, before it is given up: a minute
 # with the patience that ships.
 FAILURE_PATIENCE_FACTOR = 6
-# What is copied again takes `COPY_SECONDS`; what is there already, a fraction of them.
-AGAIN_SHARE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +50,12 @@ class Scenario:
     says: str
 
 
-def carry_out(scene: Scene, shard: PlayedShard, move: dict[str, Any]) -> None:
-    """Play a move from its issue to its completion, which is not answered yet."""
-    allowed = scene.stage.patience_seconds + scene.stage.copy_seconds
-    take_on(scene, shard, move)
-    scene.expect(Clause.ACKNOWLEDGE, COMPLETED, shard, move, seconds=allowed)
-
-
-def take_on(scene: Scene, shard: PlayedShard, move: dict[str, Any]) -> None:
-    """Play a move from its issue to where it is known to be accepted."""
-    scene.expect(Clause.ACKNOWLEDGE, ACCEPTED, shard, move)
-    scene.stand_in.tell(move, "accepted")
-
-
 def play_replace(scene: Scene) -> None:
     shard = scene.shard()
     old = shard.replicas[0]
     scene.expect_holds(Clause.CREATE, shard, old, True)
     move = scene.replace(shard)
-    carry_out(scene, shard, move)
+    scene.carry_out(shard, move)
     scene.check_holds(Clause.ACKNOWLEDGE, shard, scene.spare, True)
     scene.check_holds(Clause.DELETE, shard, old, True)
     scene.stand_in.complete(shard, move)
@@ -72,7 +65,7 @@ def play_replace(scene: Scene) -> None:
 def play_add(scene: Scene) -> None:
     shard = scene.shard()
     move = scene.stand_in.issue(shard, "add", add=scene.spare, slot=2)
-    carry_out(scene, shard, move)
+    scene.carry_out(shard, move)
     scene.check_holds(Clause.ACKNOWLEDGE, shard, scene.spare, True)
     scene.stand_in.complete(shard, move)
 
@@ -82,7 +75,7 @@ def play_remove(scene: Scene) -> None:
     gone = shard.replicas[1]
     scene.expect_holds(Clause.CREATE, shard, gone, True)
     move = scene.stand_in.issue(shard, "remove", remove=gone, slot=1)
-    carry_out(scene, shard, move)
+    scene.carry_out(shard, move)
     scene.check_holds(Clause.DELETE, shard, gone, True)
     scene.stand_in.complete(shard, move)
     scene.expect_holds(Clause.DELETE, shard, gone, False)
@@ -114,7 +107,7 @@ def play_called_off_before(scene: Scene) -> None:
 def play_called_off_after(scene: Scene) -> None:
     shard = scene.shard()
     move = scene.replace(shard)
-    carry_out(scene, shard, move)
+    scene.carry_out(shard, move)
     scene.stand_in.end(shard, move, "expired")
     scene.expect(Clause.STOP, STOPPED, shard, move)
     scene.check_holds(Clause.CLEAN, shard, scene.spare, False)
@@ -165,7 +158,7 @@ def play_twice(scene: Scene) -> None:
     shard = scene.shard()
     move = scene.replace(shard)
     scene.stand_in.publish(told(move), assigned(shard, move))
-    carry_out(scene, shard, move)
+    scene.carry_out(shard, move)
     since = len(scene.stage.said)
     scene.stand_in.publish(told({**move, "state": "issued"}), assigned(shard, move))
     scene.stage.fence(scene.stage.patience_seconds)
@@ -178,10 +171,26 @@ def play_twice(scene: Scene) -> None:
     scene.note(Clause.ONCE, again is None, "a move was accepted again after its completion")
 
 
+def play_old_assignment(scene: Scene) -> None:
+    shard = scene.shard()
+    old, first = shard.replicas[0], assigned(shard)
+    move = scene.replace(shard)
+    scene.carry_out(shard, move)
+    scene.stand_in.complete(shard, move)
+    scene.stand_in.publish(first)
+    # The two topics are fetched apart: the assignment has to be read before the move comes.
+    scene.stage.fence(scene.stage.patience_seconds)
+    late = make_move(shard, "replace", remove=shard.replicas[1], add=old, expected_epoch=1)
+    scene.stand_in.publish(told(late))
+    scene.expect_none(Clause.NEWEST, [ACCEPTED, COMPLETED], shard, late)
+    scene.check_holds(Clause.NEWEST, shard, scene.spare, True)
+    scene.stand_in.end(shard, late, "cancelled")
+
+
 def play_stopped_while_copying(scene: Scene) -> None:
     shard = scene.shard()
     move = scene.replace(shard)
-    take_on(scene, shard, move)
+    scene.take_on(shard, move)
     scene.stand_in.end(shard, move, "cancelled")
     scene.expect(Clause.STOP, STOPPED, shard, move)
     scene.stage.wait(
@@ -195,10 +204,10 @@ def play_stopped_while_copying(scene: Scene) -> None:
 def play_superseded(scene: Scene) -> None:
     shard = scene.shard()
     first = scene.replace(shard)
-    take_on(scene, shard, first)
+    scene.take_on(shard, first)
     second = scene.stand_in.supersede(shard, first, remove=shard.replicas[1], add=scene.spare)
     scene.expect(Clause.STOP, STOPPED, shard, first)
-    carry_out(scene, shard, second)
+    scene.carry_out(shard, second)
     scene.stand_in.complete(shard, second)
     said = [each for each in scene.stage.said if each.key == shard.key]
     overlap = find_overlap(said)
@@ -209,7 +218,7 @@ def play_progress(scene: Scene) -> None:
     shard = scene.shard()
     lease_ms = int(scene.stage.copy_seconds * 1000)
     move = scene.replace(shard, deadline=now_ms() + lease_ms)
-    take_on(scene, shard, move)
+    scene.take_on(shard, move)
     # Half of the lease, and as much again for a machine that is busy.
     report = scene.expect(Clause.PROGRESS, PROGRESSED, shard, move, seconds=lease_ms / 1000)
     progress = {name: report.body.get(name) for name in ("bytes_done", "bytes_total")}
@@ -221,53 +230,10 @@ def play_progress(scene: Scene) -> None:
     scene.stand_in.complete(shard, move)
 
 
-def play_killed_while_copying(scene: Scene) -> None:
-    shard = scene.shard()
-    move = scene.replace(shard)
-    take_on(scene, shard, move)
-    restart(scene)
-    allowed = scene.stage.patience_seconds + 2 * scene.stage.copy_seconds
-    scene.expect(Clause.RESTART, COMPLETED, shard, move, seconds=allowed)
-    scene.check_holds(Clause.RESTART, shard, scene.spare, True)
-    scene.stand_in.complete(shard, move)
-
-
-def play_killed_after_copying(scene: Scene) -> None:
-    shard = scene.shard()
-    move = scene.replace(shard)
-    carry_out(scene, shard, move)
-    since = len(scene.stage.said)
-    restart(scene)
-    ready_ms, copy_seconds = now_ms(), scene.stage.copy_seconds
-    # An executor that keeps what it has said need not say it again; another copy takes this long,
-    # and as much again on a machine that is busy.
-    scene.stage.wait(
-        lambda: scene.stage.find(COMPLETED, shard, move, since) is not None, 2 * copy_seconds
-    )
-    told_again = scene.stage.find(COMPLETED, shard, move, since)
-    is_quick = told_again is None or told_again.at_ms - ready_ms < AGAIN_SHARE * copy_seconds * 1000
-    scene.note(Clause.RESTART, is_quick, "what was copied before the restart was copied again")
-    scene.check_holds(Clause.RESTART, shard, scene.spare, True)
-    scene.stand_in.complete(shard, move)
-
-
-def play_called_off_while_away(scene: Scene) -> None:
-    shard = scene.shard()
-    move = scene.replace(shard)
-    take_on(scene, shard, move)
-    since = len(scene.stage.said)
-    scene.stage.subject.kill()
-    scene.stand_in.end(shard, move, "expired")
-    restart(scene)
-    scene.stand_in.remind(move)
-    scene.expect(Clause.RESTART, STOPPED, shard, move, since=since)
-    scene.check_holds(Clause.CLEAN, shard, scene.spare, False)
-
-
 def play_dropped(scene: Scene) -> None:
     shard = scene.shard()
     move = scene.replace(shard)
-    take_on(scene, shard, move)
+    scene.take_on(shard, move)
     scene.stand_in.drop(shard, [move])
     scene.expect(Clause.DROP, STOPPED, shard, move)
     for node_id in scene.stage.nodes:
@@ -277,7 +243,7 @@ def play_dropped(scene: Scene) -> None:
 def play_failing(scene: Scene) -> None:
     shard = scene.shard()
     move = scene.replace(shard)
-    take_on(scene, shard, move)
+    scene.take_on(shard, move)
 
     def is_ended() -> bool:
         return any(scene.stage.find(word, shard, move) for word in (FAILED, COMPLETED))
@@ -298,18 +264,11 @@ def play_long_copy(scene: Scene) -> bool:
     shard = scene.shard()
     move = scene.replace(shard)
     began = scene.expect(Clause.ACKNOWLEDGE, ACCEPTED, shard, move)
-    carry_out(scene, shard, move)
+    scene.carry_out(shard, move)
     ended = scene.stage.find(COMPLETED, shard, move)
     scene.stand_in.complete(shard, move)
     asked_ms = scene.stage.copy_seconds * 1000
     return ended is not None and ended.at_ms - began.at_ms >= AGAIN_SHARE * asked_ms
-
-
-def restart(scene: Scene) -> None:
-    """Kill the executor and start it again; it has read the topics when this returns."""
-    scene.stage.subject.kill()
-    scene.stage.subject.start()
-    scene.stage.fence(START_PATIENCE_SECONDS)
 
 
 QUICK = (
@@ -366,6 +325,25 @@ QUICK = (
         play_twice,
         (Clause.ONCE,),
         "a move is delivered again while it is carried out, and after it",
+    ),
+    Scenario(
+        "old-assignment",
+        play_old_assignment,
+        (Clause.NEWEST,),
+        "an assignment is delivered again behind a newer one, with a move that expects it",
+    ),
+    Scenario(
+        "issued-while-away",
+        play_issued_while_away,
+        (Clause.RESTART,),
+        "the executor is killed, and gets a move before it is started again",
+    ),
+    Scenario(
+        "decided-while-away",
+        play_decided_while_away,
+        (Clause.CATCH_UP,),
+        "the executor is killed; meanwhile a stream is created and one dropped, a move is issued "
+        "and cancelled, and one is completed by others",
     ),
 )
 LEADING = (

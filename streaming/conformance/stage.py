@@ -9,7 +9,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from schemas.topics import MOVES
 from streaming.conformance.acknowledgements import (
+    ACCEPTED,
     COMPLETED,
     Acknowledgement,
     find_refused,
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from streaming.brokers import CommittedReader
+    from streaming.conformance.reconciler import Output
     from streaming.conformance.subject import Subject
 
 POLL_SECONDS = 0.05
@@ -48,13 +51,27 @@ class Stage:
     copy_seconds: float
     findings: Findings = field(default_factory=Findings)
     said: list[Acknowledgement] = field(default_factory=list)
-    behaviour: dict[str, str] = field(default_factory=dict)
+    # By shard what both sides have written, as it was published or read.
+    story: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    _shard_of: dict[str, str] = field(default_factory=dict)
     _fences: Iterator[PlayedShard] | None = None
+
+    def __post_init__(self) -> None:
+        self.stand_in.heard = self._note_published
 
     def look(self) -> None:
         """Take in what the executor has said meanwhile. Raises SubjectFailed where it has ended."""
-        self.said += map(read_acknowledgement, self.reader.poll(POLL_SECONDS))
+        for said in map(read_acknowledgement, self.reader.poll(POLL_SECONDS)):
+            self.said.append(said)
+            self.story.append((said.key, said.to_json()))
         self.subject.check()
+
+    def _note_published(self, output: Output, is_aborted: bool) -> None:
+        """Keep a record of the stand-in; one of a move by its shard."""
+        if output.topic == MOVES and output.value is not None:
+            self._shard_of[output.key] = f"{output.value['stream']}/{output.value['shard']}"
+        shard = self._shard_of.get(output.key, output.key)
+        self.story.append((shard, output.to_json(is_aborted)))
 
     def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Look until the condition holds, or the time is over; returns whether it holds."""
@@ -110,7 +127,7 @@ class Scene:
         self.stage, self.name = stage, name
         self.stand_in = stage.stand_in
         self._shards = number_shards(name, stage.nodes[:2])
-        self._played: list[PlayedShard] = []
+        self._keys: set[str] = set()
 
     @property
     def spare(self) -> str:
@@ -120,14 +137,40 @@ class Scene:
     def shard(self) -> PlayedShard:
         """Publish another shard of the scenario's stream on the first two nodes."""
         shard = next(self._shards)
-        self._played.append(shard)
+        self.show(shard.key)
         self.stand_in.create(shard)
         return shard
+
+    def show(self, key: str) -> None:
+        """Have the evidence show the records of a shard."""
+        self._keys.add(key)
 
     def replace(self, shard: PlayedShard, **fields: Any) -> dict[str, Any]:
         """Issue the replacement of the first replica by one on the spare node."""
         moved = {"remove": shard.replicas[0], "add": self.spare}
         return self.stand_in.issue(shard, "replace", **(moved | fields))
+
+    def take_on(
+        self, shard: PlayedShard, move: dict[str, Any], clause: Clause = Clause.ACKNOWLEDGE
+    ) -> None:
+        """Play a move from its issue to where it is known to be accepted. Raises SceneEnded."""
+        self.expect(clause, ACCEPTED, shard, move)
+        self.stand_in.tell(move, "accepted")
+
+    def carry_out(
+        self, shard: PlayedShard, move: dict[str, Any], clause: Clause = Clause.ACKNOWLEDGE
+    ) -> None:
+        """Play a move from its issue to its completion, which is not answered yet. Raises
+        SceneEnded."""
+        allowed = self.stage.patience_seconds + self.stage.copy_seconds
+        self.take_on(shard, move, clause)
+        self.expect(clause, COMPLETED, shard, move, seconds=allowed)
+
+    def restart(self) -> None:
+        """Kill the executor and start it again; it has read the topics when this returns."""
+        self.stage.subject.kill()
+        self.stage.subject.start()
+        self.stage.fence(START_PATIENCE_SECONDS)
 
     def expect(
         self,
@@ -193,6 +236,5 @@ class Scene:
         self.stage.findings.add(Evidence(self.name, clause, Verdict.NOT_TRIED, why))
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Yield what the executor has said of the scenario's shards."""
-        keys = {shard.key for shard in self._played}
-        return (each.to_json() for each in self.stage.said if each.key in keys)
+        """Yield what both sides have written of the scenario's shards."""
+        return (record for key, record in self.stage.story if key in self._keys)

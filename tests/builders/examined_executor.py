@@ -6,6 +6,7 @@ of this module without its `break_`.
 
 import os
 import time
+from dataclasses import replace
 from typing import Any
 
 from confluent_kafka import Consumer
@@ -13,7 +14,7 @@ from confluent_kafka import Consumer
 from deploy.examples.executor import Files
 from streaming.brokers import ProducerRecord, reader
 from streaming.client import Executor, Move, Progress, Replica, Retries, term
-from streaming.client.schedule import Schedule
+from streaming.client.schedule import Ending, Schedule
 from streaming.client.term import Term
 
 PAUSE_SECONDS = 0.05
@@ -102,6 +103,20 @@ def break_epoch() -> None:
     choose_moves(lambda move, _epoch, now_ms: now_ms < move.deadline_ms)
 
 
+def break_newest() -> None:
+    """Takes each assignment for the newest."""
+    seen = Schedule.see_assignment
+
+    def see(self: Schedule, shard_id: Any, assignment: Any) -> None:
+        shard = self._shards.get(shard_id)
+        known = None if shard is None else shard.assignment
+        if known is not None and assignment is not None and assignment.epoch < known.epoch:
+            shard.assignment = replace(known, epoch=0)
+        seen(self, shard_id, assignment)
+
+    Schedule.see_assignment = see
+
+
 def break_deadline() -> None:
     choose_moves(lambda move, epoch, _now_ms: move.expected_epoch == epoch)
 
@@ -154,6 +169,34 @@ def break_fail() -> None:
 def break_restart() -> None:
     """Copies again what was complete."""
     Timed.holds = lambda *_: False
+
+
+def break_restart_of_issued() -> None:
+    """Begins no move that was issued before its start. The stage's own are begun: it would not go
+    on without."""
+    begun = Schedule.begin
+
+    def begin(self: Schedule, replicas: Any = ()) -> Any:
+        for shard_id, shard in self._shards.items():
+            issued = [move.move_id for move in shard.moves.values() if move.state == "issued"]
+            if shard_id.stream != "fence":
+                shard.ended |= dict.fromkeys(issued, Ending.STOPPED)
+        return begun(self, replicas)
+
+    Schedule.begin = begin
+
+
+def break_catch_up() -> None:
+    """Makes and deletes nothing at its start."""
+    begun = Schedule.begin
+
+    def begin(self: Schedule, replicas: Any = ()) -> Any:
+        unknown = begun(self, replicas)
+        for shard in self._shards.values():
+            shard.fresh, shard.departed = {}, {}
+        return unknown
+
+    Schedule.begin = begin
 
 
 def break_drop() -> None:

@@ -135,8 +135,8 @@ func (e *executor) seeAssignment(key string, value []byte) error {
 		}
 	}
 	// The first replicas come without a move. What a list from before the start names is there, or
-	// is lost: an empty replica in its place would hide that.
-	if len(before.Replicas) == 0 && a.MoveID == nil && (a.Epoch == 1 || e.hasBegun) {
+	// is lost: an empty replica in its place would hide that. A stream that is gone has none to make.
+	if value == nil || len(before.Replicas) == 0 && a.MoveID == nil && (a.Epoch == 1 || e.hasBegun) {
 		s.fresh = a.Replicas
 	}
 	s.assignment = a

@@ -142,9 +142,9 @@ public final class Executor {
             return; // an epoch that was passed is old news
         }
         // The first replicas come without a move. What a list from before the start names is there, or
-        // is lost: an empty replica in its place would hide that.
+        // is lost: an empty replica in its place would hide that. A stream that is gone has none to make.
         boolean isFirst = before == null || before.getReplicas().isEmpty();
-        if (isFirst && next.getMoveID() == null && (next.getEpoch() == 1 || hasBegun)) {
+        if (value == null || isFirst && next.getMoveID() == null && (next.getEpoch() == 1 || hasBegun)) {
             shard.fresh = next.getReplicas();
         }
         shard.assignment = next;
