@@ -4,7 +4,6 @@ The reasons count what keeps the other nodes from being candidates.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,7 +97,7 @@ def _choose_least_loaded(
         found = keep_fewest_leaders(found, view)
         steps.append(("the node with the fewest leaders", found))
     if len(found) > 1:
-        found = found[[break_tie(found, need, view.topology)]]
+        found = found[[break_tie(found.tolist(), need, view.topology)]]
         steps.append(("a hash of shard and node, which breaks ties", found))
     return int(found[0])
 
@@ -110,9 +109,9 @@ def keep_fewest_leaders(found: NDArray[np.int64], view: View) -> NDArray[np.int6
     return found
 
 
-def break_tie(found: Any, need: ReplicaRequest, topology: Topology) -> int:
+def break_tie(found: Sequence[int], need: ReplicaRequest, topology: Topology) -> int:
     """Choose one of equal nodes by a hash of shard and node; returns its index in `found`."""
-    return lowest(need.seed, topology.digests[found])
+    return lowest(need.seed, topology.digests, found)
 
 
 def _keep_nearest(

@@ -65,6 +65,10 @@ class DomainLoads:
         """Compute load per weight of domains, with `more` load."""
         return per_weight(self.loads[domains], self._weights[domains], more)  # type: ignore[no-any-return]
 
+    def pressure_of(self, domain: int, more: float) -> float:
+        """Compute load per weight of one domain, with `more` load."""
+        return float(per_weight(self.loads.item(domain), self._weights.item(domain), more))
+
 
 def whole_weights(topology: Topology) -> NDArray[np.float64]:
     """Weights of the eligible nodes in whole millionths, 0 for others."""

@@ -82,6 +82,10 @@ CLASSED_FROM = 64
 
 Nodes = NDArray[np.int64]
 
+# So many classes numpy compares in less time than Python does one by one, which takes its own kind
+# of number.
+_MANY, _HALF = 16, float(HALF)
+
 # What a node may be: with room for a replica, not kept from it by limits either, and near the mean.
 _OPEN, _IDLE, _NEAR = 1, 2, 4
 _ALL = _OPEN | _IDLE | _NEAR
@@ -163,9 +167,17 @@ class LevelLoads:
     def _level(self) -> DomainLoads:
         return self._view.level(self._scope)
 
-    def pressure(self, classes: Nodes) -> NDArray[np.float64]:
-        """Load per weight of the domain of each of these classes."""
-        return self._level.pressure(self._domains[classes], HALF)
+    def keep_least(self, classes: Sequence[int]) -> Sequence[int]:
+        """Keep the classes whose domains have the least load per weight."""
+        if len(classes) >= _MANY:
+            found = np.asarray(classes)
+            loads = self._level.pressure(self._domains[found], HALF)
+            least: list[int] = keep_least(found, loads).tolist()
+            return least
+        level, domains = self._level, self._domains
+        pressure = [level.pressure_of(domains.item(each), _HALF) for each in classes]
+        lowest = min(pressure)
+        return [each for each, its in zip(classes, pressure, strict=True) if its == lowest]
 
 
 @dataclass(slots=True)
@@ -330,13 +342,13 @@ class ClassIndex:
         if need.replaces != EMPTY:
             found, kind = self._keep_idle(found)
             near = self._find_nearest(found, self._class_of[need.replaces], kind | _NEAR)
-        classes, tiers = (found.classes, self._tiers) if near is None else near
+        classes, tiers = (found.classes.tolist(), self._tiers) if near is None else near
         kind = kind if near is None else kind | _NEAR
         for tier in tiers:
             if len(classes) == 1:
                 break
-            classes = keep_least(classes, tier.pressure(classes))
-        groups = [self._find_least_loaded(each, kind) for each in classes.tolist()]
+            classes = tier.keep_least(classes)
+        groups = [self._find_least_loaded(each, kind) for each in classes]
         pressure = min([group.pressure for group in groups])
         nodes = [node for group in groups if group.pressure == pressure for node in group.nodes]
         if need.leads and len(nodes) > 1:
@@ -360,7 +372,8 @@ class ClassIndex:
             nodes = self._classes.nodes(its_class)
             nodes = nodes[self._match(kind, self._kinds[nodes])]
             pressure = self._view.pressure(nodes)
-            groups[kind] = LeastLoaded(float(pressure.min()), keep_least(nodes, pressure).tolist())
+            least = pressure.min()
+            groups[kind] = LeastLoaded(float(least), nodes[pressure == least].tolist())
         return groups[kind]
 
     def _find_best(self, class_rules: Sequence[ClassRule], need: ReplicaRequest) -> AllowedClasses:
@@ -400,7 +413,7 @@ class ClassIndex:
 
     def _find_nearest(
         self, found: AllowedClasses, old: int, kind: int
-    ) -> tuple[Nodes, Sequence[LevelLoads]] | None:
+    ) -> tuple[Sequence[int], Sequence[LevelLoads]] | None:
         """Find the nearest of some classes that have a node of this kind, and the levels that tell
         them apart.
 
@@ -422,5 +435,5 @@ class ClassIndex:
             if classes:
                 # Their domains at all the levels that lie as far up are the same.
                 above = max(self._shared.locations[old].depth - level, 0)
-                return np.asarray(classes), self._tiers[above:] if level else ()
+                return classes, self._tiers[above:] if level else ()
         return None

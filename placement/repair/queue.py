@@ -9,8 +9,8 @@
 All of it follows from what is published, so that a rebuilt reconciler holds the same.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from heapq import heapify, heappop, heappush
+from collections.abc import Callable, Collection, Mapping, Sequence
+from heapq import heapify, heappop, heappush, heapreplace
 
 import numpy as np
 
@@ -22,20 +22,55 @@ from placement.repair.needs import RepairScope, ShardNeeds
 from placement.repair.priority import UNDER_REPLICATED, Priority, preempts, rank_of
 from placement.repair.throttle import Throttle
 from placement.repair.triage import ShardTriage
-from placement.state import ClusterState
+from placement.state import ClusterState, ShardKey
 
 # Entries that are out of date are dropped once they are more than those in use, and than this.
 _STALE_MAX = 256
 
-# Shards that wait, for each that is put, from which putting them one by one costs less.
-_MANY = 16
+
+class Line:
+    """Shards in equal need that wait for the fleet's limits, in the order of their keys.
+
+    `front` is the priority of the first that has not left the line, as of the last look.
+    """
+
+    def __init__(self, rank: int, live: int, members: Sequence[tuple[ShardKey, int]]) -> None:
+        """Line up at least one shard, with their keys; `rank` and `live` are their priority's."""
+        self._rank, self._live, self.members = rank, live, members
+        self._step_to(0)
+
+    def __lt__(self, other: "Line") -> bool:
+        return self.front < other.front
+
+    def __len__(self) -> int:
+        return len(self.members) - self._at
+
+    def advance(self, line_of: Mapping[int, "Line"]) -> bool:
+        """Step to the first shard that still stands in this line; returns whether there is one."""
+        at, members = self._at, self.members
+        while at < len(members) and line_of.get(members[at][1]) is not self:
+            at += 1
+        if at < len(members):
+            self._step_to(at)
+        return at < len(members)
+
+    def close_up(self, line_of: Mapping[int, "Line"]) -> bool:
+        """Keep the shards that still stand in this line; returns whether there are any."""
+        self.members = [each for each in self.members if line_of.get(each[1]) is self]
+        self._at = 0
+        return self.advance(line_of)
+
+    def _step_to(self, at: int) -> None:
+        key, shard = self.members[at]
+        self._at, self.front = at, Priority(self._rank, self._live, *key, shard)
 
 
 class ThrottledShards:
     """A priority queue of shards that may be left at any time.
 
     One heap for those that wait for limits of the fleet (node EMPTY), one for each node whose own
-    limit others wait for.
+    limit others wait for. Shards that come by the thousand, in equal need, stand in lines, of
+    which only the fronts are compared.
     """
 
     def __init__(self, is_closed: Callable[[int], bool]) -> None:
@@ -45,19 +80,21 @@ class ThrottledShards:
         self._priorities: dict[int, Priority] = {}
         self._node: dict[int, int] = {}
         self._heaps: dict[int, list[Priority]] = {EMPTY: []}
+        self._line_of: dict[int, Line] = {}
+        self._lines: list[Line] = []
 
     def __contains__(self, shard: int) -> bool:
-        return shard in self._priorities
+        return shard in self._priorities or shard in self._line_of
 
     def __len__(self) -> int:
-        return len(self._priorities)
+        return len(self._priorities) + len(self._line_of)
 
     def put(self, priority: Priority, node: int = EMPTY) -> None:
         """Queue a shard that waits for limits of one node or of the fleet, or change its place."""
         shard = priority.shard
         if self._priorities.get(shard) == priority and self._node.get(shard, EMPTY) == node:
             return
-        self.drop(shard)
+        self.drop([shard])
         self._priorities[shard] = priority
         if node != EMPTY:
             self._node[shard] = node
@@ -67,33 +104,31 @@ class ThrottledShards:
             heap[:] = {each for each in heap if self._is_current(each, node)}
             heapify(heap)
 
-    def put_all(self, priorities: Sequence[Priority]) -> None:
-        """Queue shards that wait for limits of the fleet, or change their places."""
-        if len(priorities) * _MANY < len(self._priorities):
-            for each in priorities:
-                self.put(each)
-            return
-        for each in priorities:
-            self._node.pop(each.shard, None)
-        self._priorities.update((each.shard, each) for each in priorities)
-        # Sorted it is a heap, and what comes in order is soon sorted.
-        waits = (each for shard, each in self._priorities.items() if shard not in self._node)
-        self._heaps[EMPTY] = sorted(waits)
+    def put_line(self, line: Line) -> None:
+        """Queue the shards of a new line, wherever they stood before."""
+        shards = [shard for _, shard in line.members]
+        self.drop(shards)
+        self._line_of.update(dict.fromkeys(shards, line))
+        heappush(self._lines, line)
+        if sum(map(len, self._lines)) > 2 * len(self._line_of) + _STALE_MAX:
+            self._lines = [each for each in self._lines if each.close_up(self._line_of)]
+            heapify(self._lines)
 
-    def drop(self, shard: int) -> None:
-        """Remove a shard from the queue."""
-        self._priorities.pop(shard, None)
-        self._node.pop(shard, None)
+    def drop(self, shards: Collection[int]) -> None:
+        """Remove shards from the queue."""
+        for known in (self._priorities, self._node, self._line_of):
+            for shard in known.keys() & shards:
+                del known[shard]
 
     def first(self) -> Priority | None:
         """Return the priority of the first shard that need not wait for a node."""
         fronts = [self._front(node) for node in [*self._heaps] if not self._is_waiting(node)]
+        fronts.append(self._front_of_lines())
         return min((front for front in fronts if front is not None), default=None)
 
     def take(self, first: Priority) -> None:
         """Remove the shard that `first` has returned."""
-        heappop(self._heaps[self._node.get(first.shard, EMPTY)])
-        self.drop(first.shard)
+        self.drop([first.shard])
 
     def _is_waiting(self, node: int) -> bool:
         return node != EMPTY and self._is_closed(node)
@@ -107,13 +142,23 @@ class ThrottledShards:
             del self._heaps[node]
         return heap[0] if heap else None
 
+    def _front_of_lines(self) -> Priority | None:
+        """Return the first shard of all lines; drops lines that are empty."""
+        lines, line_of = self._lines, self._line_of
+        while lines and line_of.get(lines[0].front.shard) is not lines[0]:
+            if lines[0].advance(line_of):
+                heapreplace(lines, lines[0])
+            else:
+                heappop(lines)
+        return lines[0].front if lines else None
+
     def _is_current(self, priority: Priority, node: int) -> bool:
         shard = priority.shard
         return self._priorities.get(shard) == priority and self._node.get(shard, EMPTY) == node
 
     def shards(self) -> list[int]:
         """List all waiting shards, in no order."""
-        return [*self._priorities]
+        return [*self._priorities, *self._line_of]
 
 
 class RepairQueue:
@@ -147,8 +192,7 @@ class RepairQueue:
         """Remove shards from the queue, whatever they wait for."""
         for known in (self._ready, self._waiting_for_source, self.unfixable):
             known.difference_update(shards)
-        for shard in shards:
-            self.throttled.drop(shard)
+        self.throttled.drop(shards)
 
     @property
     def has_work(self) -> bool:
@@ -161,17 +205,15 @@ class RepairQueue:
         self._waiting_for_source.discard(first.shard)
 
     def put_under_replicated(
-        self, keys: dict[int, tuple[str, int]], live: int, behind: bool
+        self, members: Sequence[tuple[ShardKey, int]], live: int, behind: bool
     ) -> None:
-        """Queue shards that lack replicas and break no rule, in the order of their keys.
+        """Queue shards that lack replicas and break no rule, given in the order of their keys.
 
         They have `live` replicas; `behind` also for the source.
         """
-        self.throttled.put_all(
-            [Priority(UNDER_REPLICATED, live, *key, shard) for shard, key in keys.items()]
-        )
+        self.throttled.put_line(Line(UNDER_REPLICATED, live, members))
         if behind:
-            self._waiting_for_source.update(keys)
+            self._waiting_for_source.update(shard for _, shard in members)
 
     def reclassify(self, needs: ShardNeeds, seen: ShardTriage, key: tuple[str, int]) -> None:
         """Queue a shard by its present obstacle (none, limits or the fleet), or drop it.
@@ -209,14 +251,14 @@ class RepairQueue:
     def priority(self, needs: ShardNeeds, seen: ShardTriage, key: tuple[str, int]) -> Priority:
         """Return the place of a shard among those that need something."""
         shard = needs.shard
-        if shard in seen.under_replicated:
-            live, _ = seen.under_replicated[shard]
-            return Priority(UNDER_REPLICATED, live, *key, shard)
+        counts = seen.lacking(shard)
+        if counts is not None:
+            return Priority(UNDER_REPLICATED, counts[0], *key, shard)
         live = len(live_slots(needs.nodes, self._state.topology))
         return Priority(rank_of(needs.top_cause), live, *key, shard)
 
     def _needs_leader(self, shard: int, scope: RepairScope, seen: ShardTriage) -> bool:
-        told = shard in seen.under_replicated or shard in seen.healthy
+        told = seen.counts(shard) is not None
         if told and shard not in seen.leader_not_allowed and shard not in seen.successors:
             return False
         return next_leader(self._state, scope, shard) is not None

@@ -16,9 +16,9 @@ from placement.repair.issuer import BatchMoves, MoveIssuer
 from placement.repair.needs import Marks, RepairScope
 from placement.repair.priority import UNDER_REPLICATED, Priority
 from placement.repair.queue import RepairQueue
-from placement.repair.triage import ShardTriage, triage
+from placement.repair.triage import Counts, ShardTriage, triage
 from placement.repair.violations import ViolationReporter
-from placement.state import ClusterState, Keys
+from placement.state import ClusterState, ShardKey
 from placement.wording import format_wait
 
 _BEHIND = Reason(Code.NOT_CAUGHT_UP, format_wait("the input has events that are not read yet"))
@@ -45,8 +45,8 @@ class RepairRun:
         self._reasons: dict[int, NoMoveReasons] = {}
         # Why others are not led by the replica that should lead them.
         self._leaders_wait: dict[int, Reason] = {}
-        # Shards that wait without a look, by live replicas and those asked for, and why they do.
-        self._queued: dict[tuple[int, int], Keys] = defaultdict(dict)
+        # Shards that wait without a look, by the numbers of their replicas, and why they do.
+        self._queued: dict[Counts, list[tuple[ShardKey, int]]] = defaultdict(list)
         self._stopped = self._full
 
     def run(self) -> None:
@@ -102,7 +102,7 @@ class RepairRun:
         state, issued = self._state, self._batch.issued
         queued = self._queue_under_replicated(seen)
         self._looked |= shards - queued
-        needy = shards - seen.healthy.keys() - queued - issued
+        needy = shards.difference(queued, issued, *seen.healthy.values())
         if not self._caught_up:
             self._stopped = _BEHIND
             self._reasons.update((shard, {None: _BEHIND}) for shard in needy)
@@ -142,14 +142,15 @@ class RepairRun:
         alone = seen.leader_not_allowed | self._batch.issued
         if behind:
             alone |= seen.successors.keys()
-        queued = seen.under_replicated.keys() - alone
-        alike: dict[tuple[int, int], Keys] = defaultdict(dict)
-        for key, shard in self._state.streams.with_keys(queued):
-            alike[seen.under_replicated[shard]][shard] = key
-        for counts, keys in alike.items():
-            self._queue.put_under_replicated(keys, counts[0], behind)
-            self._queued[counts].update(keys)
-        return queued
+        by_counts = {
+            counts: self._state.streams.with_keys(shards - alone)
+            for counts, shards in seen.under_replicated.items()
+            if not shards <= alone
+        }
+        for counts, members in sorted(by_counts.items(), key=lambda each: each[1][0]):
+            self._queue.put_under_replicated(members, counts[0], behind)
+            self._queued[counts].extend(members)
+        return {shard for members in by_counts.values() for _, shard in members}
 
     def _by_priority(self, fresh: list[Priority], view: View) -> Iterator[Priority]:
         """Generate shards by priority: those to look at anew and those that wait.
@@ -186,22 +187,20 @@ class RepairRun:
         ]
         found: list[tuple[int, tuple[str, int], tuple[Violation, ...]]] = []
         for key, needs in keyed:
-            shard, violations = needs.shard, None
+            shard = needs.shard
             reasons = self._reasons.get(shard, {})
             if shard in self._leaders_wait:
                 reasons = {**reasons, Cause.LEADER: self._leaders_wait[shard]}
-            plain = shard in after.under_replicated or shard in after.healthy
-            if plain and shard not in after.leader_not_allowed:
-                violations = reporter.under_replication_of(shard, key, after, reasons)
+            violations = reporter.under_replication_of(shard, key, after, reasons)
             if violations is None:
                 violations = reporter.violations_of(needs, reasons)
             found.append((shard, key, violations))
         state.publisher.publish_violations(found)
         for key, needs in keyed:
             queue.reclassify(needs, after, key)
-        for (live, factor), keys in self._queued.items():
+        for (live, factor), members in self._queued.items():
             example = reporter.missing_replicas(live, factor, self._stopped)
-            left = {shard: key for shard, key in keys.items() if shard not in self._looked}
+            left = [each for each in members if each[1] not in self._looked]
             state.publisher.publish_same_violation(left, example)
 
     def _add_shifted(self) -> None:

@@ -7,7 +7,6 @@ table and the rules' own `may_violate` tell them apart.
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,25 +24,39 @@ TRIAGED_FROM = 16
 
 Shards = NDArray[np.int64]
 
+# The number of live replicas of a shard, and of those that it should have.
+Counts = tuple[int, int]
+
 
 @dataclass(slots=True)
 class ShardTriage:
     """Shards sorted by how repair handles them.
 
-    - `under_replicated`: lacks replicas and breaks no rule with those it has; by shard its live and
-      its required number of replicas.
-    - `healthy`: needs nothing, with a replica on a node under a hold taken as present; the same two
-      numbers.
+    - `under_replicated`: lacks replicas and breaks no rule with those it has; by the numbers of
+      its replicas.
+    - `healthy`: needs nothing, with a replica on a node under a hold taken as present; by the same.
     - `successors`: slot of the next leader of a shard of either kind whose first replica is dead.
     - `leader_not_allowed`: of either kind; its first replica, or its successor, may not lead.
     - `needs_inspection`: all others; each is inspected by itself.
     """
 
-    under_replicated: dict[int, tuple[int, int]] = field(default_factory=dict)
-    healthy: dict[int, tuple[int, int]] = field(default_factory=dict)
+    under_replicated: dict[Counts, set[int]] = field(default_factory=dict)
+    healthy: dict[Counts, set[int]] = field(default_factory=dict)
     successors: dict[int, int] = field(default_factory=dict)
     leader_not_allowed: set[int] = field(default_factory=set)
     needs_inspection: list[int] = field(default_factory=list)
+
+    def lacking(self, shard: int) -> Counts | None:
+        """Return the counts of a shard that is only under-replicated; None for any other."""
+        return _find_counts(self.under_replicated, shard)
+
+    def counts(self, shard: int) -> Counts | None:
+        """Return the counts of a shard that is only under-replicated, or healthy."""
+        return self.lacking(shard) or _find_counts(self.healthy, shard)
+
+
+def _find_counts(sorted_by_counts: dict[Counts, set[int]], shard: int) -> Counts | None:
+    return next((counts for counts, shards in sorted_by_counts.items() if shard in shards), None)
 
 
 def triage(
@@ -138,8 +151,9 @@ def _triage_group(
     orphaned = plain & (leaders > 0)
     found.successors.update(zip(shards[orphaned].tolist(), leaders[orphaned].tolist(), strict=True))
     for kind, which in ((found.under_replicated, plain & lacks), (found.healthy, plain & ~lacks)):
-        counts = zip(count[which].tolist(), repeat(copies), strict=False)
-        kind.update(zip(shards[which].tolist(), counts, strict=True))
+        for live_replicas in np.flatnonzero(np.bincount(count[which])).tolist():
+            alike = shards[which & (count == live_replicas)].tolist()
+            kind.setdefault((live_replicas, copies), set()).update(alike)
 
 
 def _find_leaders(topology: Topology, rows: Shards, live: Mask, copies: int) -> Shards:

@@ -90,11 +90,14 @@ class ViolationReporter:
     ) -> tuple[Violation, ...] | None:
         """Return the violations of a shard that breaks no rule, as sorted by triage.
 
-        None if only `violations_of` knows why it lacks replicas. `seen` is the triage of the shards
-        as planned, `failed` the reasons why no move was issued.
+        None if only `violations_of` knows what is wrong with it, or why it lacks replicas. `seen`
+        is the triage of the shards as planned, `failed` the reasons why no move was issued.
         """
         state = self._state
-        live, factor = seen.under_replicated.get(shard) or seen.healthy[shard]
+        counts = seen.counts(shard)
+        if counts is None or shard in seen.leader_not_allowed:
+            return None
+        live, factor = counts
         opened = state.ledger.by_shard.get(shard)
         if (
             opened is not None
@@ -107,7 +110,8 @@ class ViolationReporter:
         if opened is not None:
             why, kind = opened.move.reason, ViolationClass.FIXABLE
             return (_missing_replicas(*key, live, factor, why, kind, state.now),)
-        kept = why_kept(state.table.nodes(shard), state.topology) if shard in seen.healthy else None
+        held = seen.lacking(shard) is None
+        kept = why_kept(state.table.nodes(shard), state.topology) if held else None
         waits = kept or failed.get(Cause.UNDER_REPLICATED) or failed.get(None)
         if waits is None or not _is_waiting(waits):
             return None

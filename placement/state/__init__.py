@@ -11,14 +11,13 @@ from placement.state.digest import DIGEST_VERSION
 from placement.state.load_log import LoadLog
 from placement.state.memory_store import MemoryStore
 from placement.state.move_log import MoveLog
-from placement.state.publisher import Keys, Publisher, Violations
+from placement.state.publisher import Publisher, Violations
 from placement.state.restore import rebuild
 from placement.state.stream_catalog import ShardKey, Stream, StreamCatalog, role_rules
 
 __all__ = [
     "DIGEST_VERSION",
     "ClusterState",
-    "Keys",
     "LoadLog",
     "MemoryStore",
     "MoveLog",

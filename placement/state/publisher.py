@@ -6,6 +6,8 @@ exactly one. Of the facts it changes none.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import repeat
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -33,7 +35,6 @@ from placement.state import digest
 from placement.state.stream_catalog import ShardKey, Stream, StreamCatalog, role_names
 from placement.topology import Topology
 
-Keys = dict[int, ShardKey]
 Violations = tuple[Violation, ...]
 
 
@@ -271,22 +272,24 @@ class Publisher:
         contents = map(digest.of_violations, said.values())
         self._keep_violations(said, np.fromiter(contents, np.uint64, len(said)))
 
-    def publish_same_violation(self, keys: Keys, example: Violation) -> None:
+    def publish_same_violation(
+        self, shards: Sequence[tuple[ShardKey, int]], example: Violation
+    ) -> None:
         """Publish for each of the shards that it breaks one rule, as in `example`."""
-        known = keys.keys() & self.violations.keys()
+        known = self.violations.keys() & [shard for _, shard in shards]
         if known:
             self.publish_violations(
-                [
-                    (shard, key, _copy_for(example, key))
-                    for shard, key in keys.items()
-                    if shard in known
-                ]
+                (shard, key, (Violation._make(key + example[2:]),))
+                for key, shard in shards
+                if shard in known
             )
-            keys = {shard: key for shard, key in keys.items() if shard not in known}
-        said = [_copy_for(example, key) for key in keys.values()]
-        self.ready.violations.update(zip(keys.values(), said, strict=True))
+            shards = [each for each in shards if each[1] not in known]
+        # What `Violation._make` does, without a call for each; `zip` makes a tuple of each one.
+        fields = map(add, (key for key, _ in shards), repeat(tuple(example[2:])))
+        said = [*zip(map(tuple.__new__, repeat(Violation), fields), strict=False)]
+        self.ready.violations.update(zip((key for key, _ in shards), said, strict=True))
         content = np.uint64(digest.of_violations((example,)))
-        self._keep_violations(dict(zip(keys, said, strict=True)), content)
+        self._keep_violations(dict(zip((shard for _, shard in shards), said, strict=True)), content)
 
     def _keep_violations(
         self, said: Mapping[int, Violations], contents: NDArray[np.uint64] | np.uint64
@@ -402,8 +405,3 @@ def _essence(violation: Violation) -> tuple[object, ...]:
     v = violation
     reason = v.reason.code, v.reason.seen[:SEEN_MAX]
     return v.rule, v.domain, v.count, v.limit, v.violation_class, *reason
-
-
-def _copy_for(example: Violation, key: ShardKey) -> Violations:
-    """Copy a violation for another shard."""
-    return (Violation._make(key + example[2:]),)

@@ -63,7 +63,9 @@ def test_scores(seed: int, expected: list[int]) -> None:
 @pytest.mark.parametrize("seed", [0, digest64("orders", 0, 2, 1), 2**64 - 1])
 def test_the_lowest_is_that_of_the_scores(seed: int, count: int) -> None:
     nodes = digests64(("node",), range(count))
-    assert lowest(seed, nodes) == int(scores(seed, nodes).argmin())
+    assert lowest(seed, nodes, range(count)) == int(scores(seed, nodes).argmin())
+    some = [*range(0, count, 2)]
+    assert lowest(seed, nodes, some) == int(scores(seed, nodes[some]).argmin())
 
 
 def test_the_mixer_is_splitmix64() -> None:

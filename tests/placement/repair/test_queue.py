@@ -4,7 +4,7 @@ import random
 
 from placement.assignments import EMPTY
 from placement.repair.priority import Priority
-from placement.repair.queue import ThrottledShards
+from placement.repair.queue import Line, ThrottledShards
 
 
 def take(waiting: ThrottledShards) -> int:
@@ -20,10 +20,11 @@ def test_shards_wait_in_the_order_of_their_priority():
     for shard in range(1_000):
         waiting.put(Priority(shard * 7 % 5, 1, "s", shard, shard))
     for shard in range(0, 1_000, 2):
-        waiting.drop(shard)
+        waiting.drop([shard])
     for shard in range(1, 1_000, 4):
         waiting.put(Priority(9, 0, "s", shard, shard))
-    waiting.put_all([Priority(0, 0, "a", 2, 2), Priority(9, 0, "s", 1, 1)])
+    waiting.put_line(Line(0, 0, [(("a", 2), 2)]))
+    waiting.put_line(Line(9, 0, [(("s", 1), 1), (("s", 5), 5), (("s", 9), 9)]))
     assert len(waiting) == 501
     expected = sorted(
         (
@@ -59,10 +60,10 @@ def test_a_shard_waits_in_one_place():
     waiting.put(priority)
     waiting.put(priority, 7)
     assert waiting.first() is None
-    waiting.put_all([priority])
+    waiting.put_line(Line(0, 1, [(("a", 0), 10)]))
     assert waiting.first() == priority
     waiting.put(priority, 7)
-    waiting.drop(10)
+    waiting.drop([10])
     closed.clear()
     assert (waiting.first(), len(waiting)) == (None, 0)
 
@@ -74,18 +75,22 @@ def test_random_histories_against_a_list():
     for _ in range(4_000):
         shard, node = rng.randrange(40), rng.choice([EMPTY, EMPTY, 1, 2])
         priority = Priority(rng.randrange(3), 1, "s", shard, shard)
-        action = rng.choice(["put", "put", "drop", "toggle", "all", "pop"])
+        action = rng.choice(["put", "put", "drop", "toggle", "line", "pop"])
         if action == "put":
             waiting.put(priority, node)
             known[shard] = (priority, node)
         elif action == "drop":
-            waiting.drop(shard)
+            waiting.drop([shard])
             known.pop(shard, None)
         elif action == "toggle":
             closed ^= {rng.choice([1, 2])}
-        elif action == "all":
-            waiting.put_all([priority])
-            known[shard] = (priority, EMPTY)
+        elif action == "line":
+            members = sorted(rng.sample(range(40), rng.randrange(1, 12)))
+            waiting.put_line(
+                Line(priority.cause_rank, 1, [(("s", each), each) for each in members])
+            )
+            for each in members:
+                known[each] = (Priority(priority.cause_rank, 1, "s", each, each), EMPTY)
         open_now = [each for each, at in known.values() if at not in closed]
         assert waiting.first() == min(open_now, default=None)
         if action == "pop" and open_now:
