@@ -63,10 +63,14 @@ class Ledger:
 
     def open(self, opened: OpenMove) -> None:
         """Record an issued move; the shard must have no open move."""
+        self.count(opened.removed, opened.added, opened.source, 1)
+        self.open_counted(opened)
+
+    def open_counted(self, opened: OpenMove) -> None:
+        """Record an issued move that `count` has counted; the shard must have no open move."""
         assert opened.shard not in self.by_shard, "one open move per shard"
         self.known[opened.move.move_id] = opened.move
         self.by_shard[opened.shard] = opened
-        self.count(opened.removed, opened.added, opened.source, 1)
         for node in (opened.added, opened.removed, opened.leader):
             self._by_node[node].add(opened.shard)
         heappush(self._deadlines, (opened.move.deadline, opened.move.move_id, opened.shard))

@@ -78,9 +78,8 @@ class ActionFinder:
         - A broken rule that no single move helps yields `NoAction`.
         """
         nodes, stream = needs.nodes, needs.stream
-        for slot in needs.missing_slots[:1]:
-            kind = MoveKind.ADD if nodes[slot] == EMPTY else MoveKind.REPLACE
-            yield RepairAction(Cause.UNDER_REPLICATED, kind, slot, self._why_missing(nodes, slot))
+        if needs.missing_slots:
+            yield self.fill_first(needs)
         if needs.repairs_dead_only:
             return
         if needs.surplus_count:
@@ -101,6 +100,12 @@ class ActionFinder:
         for slot in needs.draining_slots:
             yield _leaving_action(Cause.DRAIN, needs, slot, why_leaving(nodes[slot], topology))
         yield from self._improving_action(needs, Strength.PREFERRED, view)
+
+    def fill_first(self, needs: ShardNeeds) -> RepairAction:
+        """Return the action that gives an under-replicated shard the first replica it lacks."""
+        nodes, slot = needs.nodes, needs.missing_slots[0]
+        kind = MoveKind.ADD if nodes[slot] == EMPTY else MoveKind.REPLACE
+        return RepairAction(Cause.UNDER_REPLICATED, kind, slot, self._why_missing(nodes, slot))
 
     def _why_missing(self, nodes: list[int], slot: int) -> Reason:
         """Return the reason of a missing replica; replicas of one dead node share theirs."""

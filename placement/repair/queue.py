@@ -60,9 +60,25 @@ class Line:
         self._at = 0
         return self.advance(line_of)
 
+    def shards_before(
+        self, end: Priority | None, most: int, line_of: Mapping[int, "Line"]
+    ) -> list[int]:
+        """List up to `most` shards before `end` that still stand in this line."""
+        found: list[int] = []
+        for at in range(self._at, len(self.members)):
+            if len(found) == most or (end is not None and end < self._priority(at)):
+                break
+            shard = self.members[at][1]
+            if line_of.get(shard) is self:
+                found.append(shard)
+        return found
+
     def _step_to(self, at: int) -> None:
+        self._at, self.front = at, self._priority(at)
+
+    def _priority(self, at: int) -> Priority:
         key, shard = self.members[at]
-        self._at, self.front = at, Priority(self._rank, self._live, *key, shard)
+        return Priority(self._rank, self._live, *key, shard)
 
 
 class ThrottledShards:
@@ -129,6 +145,20 @@ class ThrottledShards:
     def take(self, first: Priority) -> None:
         """Remove the shard that `first` has returned."""
         self.drop([first.shard])
+
+    def front_of_line(self, most: int, end: Priority | None) -> list[int]:
+        """List up to `most` shards that `first` would return one after the other.
+
+        They stand in one line, before `end` and all that are in none. The list is empty if the
+        first shard of all stands in no line.
+        """
+        if self._front_of_lines() is None:
+            return []
+        fronts = [self._front(node) for node in [*self._heaps] if not self._is_waiting(node)]
+        # Of a heap the least but one is the second or the third.
+        ends = [*fronts, *(line.front for line in self._lines[1:3]), end]
+        first_end = min((each for each in ends if each is not None), default=None)
+        return self._lines[0].shards_before(first_end, most, self._line_of)
 
     def _is_waiting(self, node: int) -> bool:
         return node != EMPTY and self._is_closed(node)

@@ -6,12 +6,12 @@ everything found out anew.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
 
 from placement.allocator import View
 from placement.assignments import EMPTY
 from placement.model import Cause, Code, Reason, Violation
 from placement.repair.actions import NoMoveReasons
+from placement.repair.bulk_issuer import BulkIssuer
 from placement.repair.issuer import BatchMoves, MoveIssuer
 from placement.repair.needs import Marks, RepairScope
 from placement.repair.priority import UNDER_REPLICATED, Priority
@@ -84,6 +84,8 @@ class RepairRun:
     def _begin_pass(self) -> None:
         self._scope = RepairScope(self._state, self._marks)
         self._issuer = MoveIssuer(self._state, self._scope, self._batch)
+        known = self._state, self._scope, self._batch, self._issuer
+        self._bulk_issuer = BulkIssuer(*known)
 
     def _change_leaders(self, seen: ShardTriage) -> None:
         """Make live replicas leaders, and keep copies that are needed again."""
@@ -116,12 +118,35 @@ class RepairRun:
             for key, shard in state.streams.with_keys(needy)
         )
         self._reasons.update((shard, {None: self._full}) for shard in needy)
-        for priority in self._by_priority(fresh, view):
-            reasons = self._issue(priority, view)
-            self._reasons[priority.shard] = reasons or {}
-            if reasons is None:
-                issued.add(priority.shard)
+        for priority in fresh:
+            self._issue_waiting(view, seen, priority)
+            if self._has_room() or priority.shard in state.ledger.by_shard:
+                self._note(priority.shard, self._issue(priority, view))
+        self._issue_waiting(view, seen, None)
         self._stopped = self._busy if self._has_room() else self._full
+
+    def _issue_waiting(self, view: View, seen: ShardTriage, end: Priority | None) -> None:
+        """Issue moves for waiting shards more urgent than `end`, as far as limits have room."""
+        waiting, throttle = self._queue.throttled, self._issuer.throttle
+        while self._has_room() and not throttle.all_receive_enough(view):
+            first = waiting.first()
+            if first is None or (end is not None and end < first):
+                break
+            alike = waiting.front_of_line(throttle.room(self._batch.count), end)
+            if alike and all(map(seen.lacking, alike)):
+                done = self._bulk_issuer.issue(alike, view)
+            else:
+                done = [(first.shard, self._issue(first, view))]
+            self._queue.drop([shard for shard, _ in done])
+            self._looked.update(shard for shard, _ in done)
+            for shard, reasons in done:
+                self._note(shard, reasons)
+
+    def _note(self, shard: int, reasons: NoMoveReasons | None) -> None:
+        """Note what came of a shard's turn: None for a move, else why there is none."""
+        self._reasons[shard] = reasons or {}
+        if reasons is None:
+            self._batch.issued.add(shard)
 
     def _issue(self, priority: Priority, view: View) -> NoMoveReasons | None:
         """Issue the next move of a shard; None if there is one now, else why there is none."""
@@ -151,26 +176,6 @@ class RepairRun:
             self._queue.put_under_replicated(members, counts[0], behind)
             self._queued[counts].extend(members)
         return {shard for members in by_counts.values() for _, shard in members}
-
-    def _by_priority(self, fresh: list[Priority], view: View) -> Iterator[Priority]:
-        """Generate shards by priority: those to look at anew and those that wait.
-
-        While limits have room; without it those that have an open move.
-        """
-        begun, room = self._state.ledger.by_shard, self._has_room()
-        throttle = self._issuer.throttle
-        for each in [*fresh, None]:
-            while room and not throttle.all_receive_enough(view):
-                first = self._queue.throttled.first()
-                if first is None or (each is not None and each < first):
-                    break
-                self._queue.take(first)
-                self._looked.add(first.shard)
-                yield first
-                room = self._has_room()
-            if each is not None and (room or each.shard in begun):
-                yield each
-                room = self._has_room()
 
     def _has_room(self) -> bool:
         return self._issuer.throttle.has_room(self._batch.count)

@@ -246,14 +246,12 @@ def why_backing_off(case: ShardCase, node: int, topology: Topology) -> Reason:
 def _find_candidate(case: ShardCase, slot: int, view: View, may_stay: bool) -> int | Reason:
     """Find the target of a slot's replica among all but backed-off targets."""
     topology, policy, old = view.topology, case.policy, case.nodes[slot]
+    need = None if may_stay else ask_classes(case, slot, topology)
+    chosen = None if need is None else choose_by_class(case.rules, policy, need, view)
+    if chosen is not None:
+        return chosen
     kept = [s for s in case.live(topology) if s != slot]
     held = frozenset([node for node in case.nodes if node != EMPTY])
-    if case.room == 1 and not (may_stay or case.backed_off_targets):
-        need = _request(case, slot, kept, held)
-        if can_choose_by_class(STRATEGIES[policy.strategy], need):
-            chosen = choose_by_class(case.rules, policy, need, view)
-            if chosen is not None:
-                return chosen
     mask = candidates(policy, view)
     if case.backed_off_targets:
         mask = mask.copy()
@@ -272,6 +270,18 @@ def _find_candidate(case: ShardCase, slot: int, view: View, may_stay: bool) -> i
         again = _extend(case, slot, staying, held, mask, view)
         found = found if isinstance(again, Reason) else again
     return found
+
+
+def ask_classes(case: ShardCase, slot: int, topology: Topology) -> ReplicaRequest | None:
+    """Make the request for a slot's replica if a choice among classes of nodes can answer it.
+
+    That is `choose_by_class`, which has no answer for some views.
+    """
+    if case.room > 1 or case.backed_off_targets:
+        return None
+    kept = [s for s in case.live(topology) if s != slot]
+    need = _request(case, slot, kept, frozenset([node for node in case.nodes if node != EMPTY]))
+    return need if can_choose_by_class(STRATEGIES[case.policy.strategy], need) else None
 
 
 def _extend(

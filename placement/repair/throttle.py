@@ -79,8 +79,13 @@ class Throttle:
 
     def has_room(self, issued: int) -> bool:
         """Return whether the limits of the whole fleet allow one more move in this batch."""
-        most = self._state.configuration.limits.max_open
-        return self.has_batch_room(issued) and len(self._ledger.by_shard) < most
+        return self.room(issued) > 0
+
+    def room(self, issued: int) -> int:
+        """Count the moves that the limits of the whole fleet still allow in this batch."""
+        limits = self._state.configuration.limits
+        left = min(limits.max_per_batch - issued, limits.max_open - len(self._ledger.by_shard))
+        return max(left, 0)
 
     def why_fleet_full(self) -> Reason:
         """Return the limits of the whole fleet that a shard waits for.

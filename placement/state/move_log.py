@@ -37,6 +37,11 @@ class MoveLog:
         self._ledger.open(opened)
         self._publisher.mark_changed(opened.shard)
 
+    def open_counted(self, opened: OpenMove) -> None:
+        """Record an issued move that the ledger counts already; see `open`."""
+        self._ledger.open_counted(opened)
+        self._publisher.mark_changed(opened.shard)
+
     def accept(self, shard: int) -> None:
         """Record that the executor has taken over the shard's open move."""
         self.publish(self._ledger.accept(shard))
