@@ -3,6 +3,7 @@
 Loads are whole numbers and weights whole millionths, so that no sum depends on the order of nodes.
 """
 
+from collections.abc import Iterable
 from copy import copy
 from typing import Any
 
@@ -65,9 +66,10 @@ class DomainLoads:
         """Compute load per weight of domains, with `more` load."""
         return per_weight(self.loads[domains], self._weights[domains], more)  # type: ignore[no-any-return]
 
-    def pressure_of(self, domain: int, more: float) -> float:
-        """Compute load per weight of one domain, with `more` load."""
-        return float(per_weight(self.loads.item(domain), self._weights.item(domain), more))
+    def pressures(self, domains: Iterable[int], more: float) -> list[float]:
+        """Compute the same of a few domains, in Python's own numbers."""
+        load, weight = self.loads.item, self._weights.item
+        return [per_weight(load(domain), weight(domain), more) for domain in domains]
 
 
 def whole_weights(topology: Topology) -> NDArray[np.float64]:

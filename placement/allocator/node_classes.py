@@ -162,6 +162,7 @@ class LevelLoads:
 
     def __init__(self, view: View, scope: Scope, domains: NDArray[np.int32]) -> None:
         self._view, self._scope, self._domains = view, scope, domains
+        self._domain_of = domains.tolist()
 
     @cached_property
     def _level(self) -> DomainLoads:
@@ -174,8 +175,7 @@ class LevelLoads:
             loads = self._level.pressure(self._domains[found], HALF)
             least: list[int] = keep_least(found, loads).tolist()
             return least
-        level, domains = self._level, self._domains
-        pressure = [level.pressure_of(domains.item(each), _HALF) for each in classes]
+        pressure = self._level.pressures(map(self._domain_of.__getitem__, classes), _HALF)
         lowest = min(pressure)
         return [each for each, its in zip(classes, pressure, strict=True) if its == lowest]
 
@@ -194,6 +194,11 @@ class LeastLoaded:
         if node in self.nodes:
             self.nodes.remove(node)
         return bool(self.nodes)
+
+
+# Classes out of which the least loaded is taken, the levels that tell them apart, and what a node
+# of theirs has to be.
+_Nearest = tuple[Sequence[int], Sequence[LevelLoads], int]
 
 
 class ClassIndexes:
@@ -261,10 +266,14 @@ class ClassIndex:
             kind: counts[:, self._match(kind, kinds)].sum(axis=1).tolist() for kind in _KINDS
         }
         scopes = topology.tiers()
-        self._tiers = [LevelLoads(view, scope, self._shared.domain_of(scope)) for scope in scopes]
+        self._tiers: Sequence[LevelLoads] = [
+            LevelLoads(view, scope, self._shared.domain_of(scope)) for scope in scopes
+        ]
         # All classes with open nodes, from where rule after rule leads on.
         self._all: AllowedClasses | None = None
         self._idlest: dict[AllowedClasses, tuple[AllowedClasses, int]] = {}
+        # Where a replica of one class goes, while no node becomes another kind.
+        self._nearest: dict[tuple[AllowedClasses, int], _Nearest] = {}
         self._levels: dict[int, list[Nodes]] = {}
         # By class and by what its nodes have to be.
         self._least_loaded_of: dict[int, dict[int, LeastLoaded]] = {}
@@ -309,6 +318,7 @@ class ClassIndex:
 
     def _recount(self, its_class: int, before: int, now: int) -> None:
         """Count a node of the class that has become another kind."""
+        self._nearest.clear()
         for kind, counts in self._counts.items():
             had = counts[its_class]
             counts[its_class] += self._match(kind, now) - self._match(kind, before)
@@ -338,12 +348,10 @@ class ClassIndex:
     def _choose_from(self, found: AllowedClasses, need: ReplicaRequest) -> int | None:
         if not len(found.classes):
             return None
-        kind, near = _OPEN, None
-        if need.replaces != EMPTY:
-            found, kind = self._keep_idle(found)
-            near = self._find_nearest(found, self._class_of[need.replaces], kind | _NEAR)
-        classes, tiers = (found.classes.tolist(), self._tiers) if near is None else near
-        kind = kind if near is None else kind | _NEAR
+        if need.replaces == EMPTY:
+            classes, tiers, kind = found.classes.tolist(), self._tiers, _OPEN
+        else:
+            classes, tiers, kind = self._find_near(found, self._class_of[need.replaces])
         for tier in tiers:
             if len(classes) == 1:
                 break
@@ -354,6 +362,16 @@ class ClassIndex:
         if need.leads and len(nodes) > 1:
             nodes = keep_fewest_leaders(np.asarray(nodes), self._view).tolist()
         return nodes[0 if len(nodes) == 1 else break_tie(nodes, need, self._view.topology)]
+
+    def _find_near(self, found: AllowedClasses, old: int) -> _Nearest:
+        """Find the classes for a replica that replaces one in class `old`, see `_Nearest`."""
+        known = self._nearest.get((found, old))
+        if known is None:
+            left, kind = self._keep_idle(found)
+            near = self._find_nearest(left, old, kind | _NEAR)
+            known = (left.classes.tolist(), self._tiers, kind) if near is None else near
+            self._nearest[found, old] = known
+        return known
 
     def _keep_idle(self, found: AllowedClasses) -> tuple[AllowedClasses, int]:
         """Keep the classes with an idle node; all, with their open nodes, if none has one."""
@@ -411,14 +429,9 @@ class ClassIndex:
         mask[classes] = True
         return AllowedClasses(classes, mask)
 
-    def _find_nearest(
-        self, found: AllowedClasses, old: int, kind: int
-    ) -> tuple[Sequence[int], Sequence[LevelLoads]] | None:
-        """Find the nearest of some classes that have a node of this kind, and the levels that tell
-        them apart.
-
-        None if only the farthest are left.
-        """
+    def _find_nearest(self, found: AllowedClasses, old: int, kind: int) -> _Nearest | None:
+        """Find the nearest of some classes that have a node of this kind; None if only the
+        farthest are left."""
         if old not in self._levels:
             climbs = distance(self._shared, old)
             levels = range(int(climbs.max()))
@@ -435,5 +448,5 @@ class ClassIndex:
             if classes:
                 # Their domains at all the levels that lie as far up are the same.
                 above = max(self._shared.locations[old].depth - level, 0)
-                return classes, self._tiers[above:] if level else ()
+                return classes, self._tiers[above:] if level else (), kind
         return None

@@ -51,9 +51,12 @@ def exceeds_factor(slots: NDArray[np.int64], copies: int) -> Doubts:
 
 def may_be_uneven(rows: Rows, live: Rows) -> Doubts:
     """Mask the rows in which a domain may be two ahead of one of the `live` domains."""
+    fresh = first_occurrences(rows)
+    if fresh.all():
+        return np.zeros(len(rows), bool)
     is_live = np.zeros(max(int(rows.max(initial=0)), int(live.max(initial=0))) + 2, bool)
     is_live[live] = True
-    seen = (first_occurrences(rows) & is_live[rows]).sum(axis=1)
+    seen = (fresh & is_live[rows]).sum(axis=1)
     # With every live domain in use the least count is one at least; else it is none.
     doubtful: Doubts = max_per_domain(rows) > np.where(seen == len(live), 2, 1)
     return doubtful
@@ -131,7 +134,7 @@ def group_by_size(
     Rows without any kept place are left out.
     """
     counts = kept.sum(axis=1)
-    for size in np.unique(counts[counts > 0]).tolist():
+    for size in (np.flatnonzero(np.bincount(counts[counts > 0]))).tolist():
         rows = np.flatnonzero(counts == size)
         chosen = kept[rows]
         slots = np.nonzero(chosen)[1].reshape(-1, size)

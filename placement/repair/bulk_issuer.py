@@ -110,7 +110,7 @@ class BulkIssuer:
         """Record the moves, which are counted already, in plan, ledger and records."""
         state = self._state
         for (needs, action, removed, _, _), target, source in filled:
-            move = make_move(state, needs.shard, needs.nodes, action, target, source, None)
+            move = make_move(state, needs, action, target, source, None)
             state.table.set(needs.shard, action.slot, target)
             state.moves.open_counted(OpenMove(move, needs.shard, removed, target, source))
             state.moves.publish(move)

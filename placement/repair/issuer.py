@@ -6,7 +6,7 @@ is an overlay of the shard's row. Replicas of a colocated stream go where those 
 are, or are to be.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -218,7 +218,7 @@ class MoveIssuer:
             before = before._replace(state=MoveState.SUPERSEDED)
             state.moves.amend(before)
         self._scope.colocation.join_target(stream, target)
-        move = make_move(state, shard, needs.nodes, action, target, source, before)
+        move = make_move(state, needs, action, target, source, before)
         self._place(stream, shard, action.slot, target, view)
         removed = needs.nodes[action.slot]
         self._open(OpenMove(move, shard, removed, target, source))
@@ -390,16 +390,16 @@ def _is_overfull(node: int, view: View) -> bool:
 
 def make_move(
     state: ClusterState,
-    shard: int,
-    nodes: Sequence[int],
+    needs: ShardNeeds,
     action: RepairAction,
     target: int,
     source: int,
     before: Move | None,
 ) -> Move:
     """Make the record of a move for an action; `before` is the one that it supersedes."""
-    ids, (name, number) = state.topology.ids, state.streams.key(shard)
-    remove = ids[nodes[action.slot]] if nodes[action.slot] != EMPTY else None
+    ids, shard, spec = state.topology.ids, needs.shard, needs.stream.spec
+    name, number, removed = spec.stream, state.table.number_of(shard), needs.nodes[action.slot]
+    remove = ids[removed] if removed != EMPTY else None
     add = ids[target] if target != EMPTY else None
     epoch = state.publisher.next_epoch(shard)
     parts = (name, number, action.slot, remove or "", add or "", epoch)
@@ -421,7 +421,7 @@ def make_move(
         source=ids[source] if source != EMPTY else None,
         supersedes=before.move_id if before else None,
         rate_bytes_per_second=state.configuration.rate_bytes_per_second,
-        uid=state.streams[name].spec.uid,
+        uid=spec.uid,
         bytes=size,
     )
 

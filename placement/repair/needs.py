@@ -130,9 +130,9 @@ class ShardNeeds:
     def missing_slots(self) -> list[int]:
         """Slots to fill until there are as many replicas as are asked for, lost ones first. A held
         replica counts as there."""
-        nodes, is_lost = self.nodes, self._topology.is_lost
+        nodes, is_lost = self.nodes, self._topology.lost.item
         lost = [s for s, node in enumerate(nodes) if node != EMPTY and is_lost(node)]
-        empty = [s for s, node in enumerate(nodes) if node == EMPTY]
+        empty = [s for s, node in enumerate(nodes) if node == EMPTY] if EMPTY in nodes else []
         lacking = self.stream.copies - (len(nodes) - len(lost) - len(empty))
         return (lost + empty)[: max(lacking, 0)]
 

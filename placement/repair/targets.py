@@ -136,7 +136,8 @@ class ShardCase(NamedTuple):
 
     def live(self, topology: Topology) -> list[int]:
         """List the slots whose replica is not lost."""
-        return [s for s, n in enumerate(self.nodes) if n != EMPTY and not topology.is_lost(n)]
+        is_lost = topology.lost.item
+        return [s for s, n in enumerate(self.nodes) if n != EMPTY and not is_lost(n)]
 
     def rule_context(
         self, topology: Topology, slots: Sequence[int], slot: int | None

@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from placement.allocator import View
 from placement.assignments import EMPTY
 from placement.diagnosis import live_slots
@@ -47,17 +45,20 @@ def copy_source(state: ClusterState, shard: int, nodes: Sequence[int], target: i
     topology = state.topology
     live = [nodes[slot] for slot in live_slots(nodes, topology)]
     behind = state.sync.nodes_of(shard)
-    live = [node for node in live if node not in behind] or live
+    if behind:
+        live = [node for node in live if node not in behind] or live
     if len(live) < 2:
         return live[0] if live else EMPTY
     most = state.configuration.limits.max_copies_from_node
-    place, copied, rank = topology.locations, state.ledger.copied, topology.order()
-    to, sends = place[target], copied.get
+    place, copied = topology.locations, state.ledger.copied
+    to, sends = place[target], [copied.get(node, 0) for node in live]
     ranked = [
-        (sends(n, 0) >= most, -place[n].common_depth(to), sends(n, 0), int(rank[n]), n)
-        for n in live
+        (sent >= most, -place[node].common_depth(to), sent)
+        for node, sent in zip(live, sends, strict=True)
     ]
-    return min(ranked)[-1]
+    best = min(ranked)
+    first = [node for node, rank in zip(live, ranked, strict=True) if rank == best]
+    return first[0] if len(first) == 1 else min(first, key=topology.order().__getitem__)
 
 
 class Throttle:
@@ -124,9 +125,11 @@ class Throttle:
 
     def all_receive_enough(self, view: View) -> bool:
         """Return whether there are nodes and limits keep each from receiving one more replica."""
-        eligible = self._state.topology.eligible
-        open_nodes = int(np.count_nonzero(eligible)) if view.busy_nodes else 0
-        return view.busy_nodes >= open_nodes > 0 and not (eligible & ~view.busy).any()
+        topology = self._state.topology
+        open_nodes = topology.derive("eligible nodes", topology.eligible.sum, True)
+        if view.busy_nodes < open_nodes or not open_nodes:
+            return False
+        return not (topology.eligible & ~view.busy).any()
 
     def receives_enough(self, node: int, size: int = 0) -> bool:
         """Return whether a node receives as many replicas as limits allow, or so many bytes that a
