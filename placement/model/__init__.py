@@ -65,6 +65,7 @@ from placement.model.records import (
     Transition,
     Violation,
     ViolationClass,
+    make_records,
     status_of,
 )
 
@@ -140,6 +141,7 @@ __all__ = [
     "Transition",
     "Violation",
     "ViolationClass",
+    "make_records",
     "natural_key",
     "parse_location",
     "status_of",

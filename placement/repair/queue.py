@@ -302,12 +302,12 @@ class RepairQueue:
         dirty = np.fromiter(self.dirty, np.int64, len(self.dirty))
         for index in np.unique(state.table.streams_of(dirty)).tolist():
             stream = state.streams.at(index)
-            rules = scope.rule_set(stream)
-            if not (rules.is_colocated or rules.spans_stream):
+            traits = scope.traits(stream)
+            if not (traits.is_colocated or traits.spans_stream):
                 continue
             for other in stream.shards:
                 known = other in self.unfixable or other in self.throttled or other in opened
-                apart = rules.is_colocated and (
+                apart = traits.is_colocated and (
                     other in state.publisher.violations or scope.needs(other).stray_slots
                 )
                 if known or apart:

@@ -133,7 +133,8 @@ def _triage_group(
 ) -> None:
     topology, copies = state.topology, stream.copies
     assert stream.policy is not None
-    rows = state.table.rows(shards)
+    # A column of each slot in sequence, which makes sums over the slots of many shards cheap.
+    rows = np.asfortranarray(state.table.rows(shards))
     # The last entry is what EMPTY finds. What is dead and not lost stays, for all but leading.
     live, stays = (~np.append(each, True)[rows] for each in (topology.dead, topology.lost))
     held, count = (rows != EMPTY).sum(axis=1), live.sum(axis=1)

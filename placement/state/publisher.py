@@ -29,6 +29,7 @@ from placement.model import (
     Refused,
     ShardLoad,
     Violation,
+    make_records,
 )
 from placement.moves import Ledger
 from placement.state import digest
@@ -193,18 +194,22 @@ class Publisher:
             if shard in opened:
                 opened[shard].put_source_back(nodes[row])
         epochs, lists = self._columns.epochs[shards].tolist(), nodes.tolist()
-        ids, now = self._topology.ids, self.now
-        replicas = [tuple([ids[node] for node in each if node != EMPTY]) for each in lists]
+        ids, there = self._topology.ids, nodes != EMPTY
+        replicas: list[tuple[str, ...]]
+        if there.size and there.all():
+            by_slot = [map(ids.__getitem__, column) for column in nodes.T.tolist()]
+            replicas = [*zip(*by_slot, strict=True)]
+        else:
+            replicas = [tuple([ids[node] for node in each if node != EMPTY]) for each in lists]
         uids = {name: self._streams[name].spec.uid for name in {name for name, _ in keys}}
-        made = [
-            Assignment(name, number, epoch, listed, (), (), None, now, None, uids[name])
-            for (name, number), epoch, listed in zip(keys, epochs, replicas, strict=True)
-        ]
+        same = [repeat(each) for each in ((), (), None, self.now, None)]
+        names, numbers = zip(*keys, strict=True)
+        columns = (names, numbers, epochs, replicas, *same, map(uids.__getitem__, names))
+        made = make_records(Assignment, zip(*columns, strict=False))
         extras = np.zeros(len(made), np.uint64)
         for row, shard in busy:
             made[row] = self._add_extras(shard, lists[row], made[row])
             extras[row] = digest.of_extras(made[row])
-        there = nodes != EMPTY
         self._hash_assignments(shards, there.sum(axis=1), nodes[there], extras)
         self.ready.assignments.update(zip(keys, made, strict=True))
 
@@ -284,9 +289,9 @@ class Publisher:
                 if shard in known
             )
             shards = [each for each in shards if each[1] not in known]
-        # What `Violation._make` does, without a call for each; `zip` makes a tuple of each one.
         fields = map(add, (key for key, _ in shards), repeat(tuple(example[2:])))
-        said = [*zip(map(tuple.__new__, repeat(Violation), fields), strict=False)]
+        # Each is the only violation of its shard: `zip` makes a tuple of it.
+        said = [*zip(make_records(Violation, fields), strict=False)]
         self.ready.violations.update(zip((key for key, _ in shards), said, strict=True))
         content = np.uint64(digest.of_violations((example,)))
         self._keep_violations(dict(zip((shard for _, shard in shards), said, strict=True)), content)

@@ -25,6 +25,9 @@ from placement.topology import Topology
 # A shard's name outside this process: its stream and its number.
 ShardKey = tuple[str, int]
 
+# A stream has fewer shards than that many bits count: their numbers are kept in 32 of them.
+_NUMBER_BITS = 32
+
 # What a replica is for that has no role of its own.
 PLAIN_ROLE = "replica"
 
@@ -129,11 +132,13 @@ class StreamCatalog(Mapping[str, Stream]):
         index = np.fromiter(shards, np.int64, len(shards))
         if len(shards) < 2:
             return [self.key(shard) for shard in shards], index
-        numbers = self._table.numbers_of(index)
-        streams, stream = np.unique(self._table.streams_of(index), return_inverse=True)
+        numbers, of = self._table.numbers_of(index), self._table.streams_of(index)
+        streams = np.unique(of)
+        stream = np.searchsorted(streams, of)
         names = [self._by_index[each].name for each in streams.tolist()]
         places = np.argsort(sorted(range(len(names)), key=names.__getitem__))
-        order = np.lexsort((numbers, places[stream]))
+        # One number for both is sorted in half the time of two.
+        order = np.argsort((places[stream] << _NUMBER_BITS) + numbers, kind="stable")
         named = map(names.__getitem__, stream[order].tolist())
         return [*zip(named, numbers[order].tolist(), strict=True)], index[order]
 
