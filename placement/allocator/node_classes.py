@@ -9,6 +9,7 @@ of open nodes is kept; loads are the view's.
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -358,7 +359,8 @@ class ClassIndex:
             classes = tier.keep_least(classes)
         groups = [self._find_least_loaded(each, kind) for each in classes]
         pressure = min([group.pressure for group in groups])
-        nodes = [node for group in groups if group.pressure == pressure for node in group.nodes]
+        least = [group.nodes for group in groups if group.pressure == pressure]
+        nodes = least[0] if len(least) == 1 else [*chain.from_iterable(least)]
         if need.leads and len(nodes) > 1:
             nodes = keep_fewest_leaders(np.asarray(nodes), self._view).tolist()
         return nodes[0 if len(nodes) == 1 else break_tie(nodes, need, self._view.topology)]

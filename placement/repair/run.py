@@ -167,15 +167,16 @@ class RepairRun:
         alone = seen.leader_not_allowed | self._batch.issued
         if behind:
             alone |= seen.successors.keys()
-        by_counts = {
-            counts: self._state.streams.with_keys(shards - alone)
-            for counts, shards in seen.under_replicated.items()
-            if not shards <= alone
-        }
-        for counts, members in sorted(by_counts.items(), key=lambda each: each[1][0]):
+        queued = {counts: shards - alone for counts, shards in seen.under_replicated.items()}
+        lines = [
+            (self._state.streams.with_keys(shards), counts)
+            for counts, shards in queued.items()
+            if shards
+        ]
+        for members, counts in sorted(lines, key=lambda line: line[0][0]):
             self._queue.put_under_replicated(members, counts[0], behind)
             self._queued[counts].extend(members)
-        return {shard for members in by_counts.values() for _, shard in members}
+        return set().union(*queued.values())
 
     def _has_room(self) -> bool:
         return self._issuer.throttle.has_room(self._batch.count)

@@ -28,6 +28,8 @@ from placement.state.stream_catalog import Stream, StreamCatalog
 from placement.state.sync_log import SyncLog
 from placement.topology import Topology
 
+_NO_NODES: frozenset[int] = frozenset()
+
 # Where the highest epoch of all dropped streams is remembered.
 _EPOCH_FLOOR = ("epochs", "highest")
 
@@ -198,7 +200,9 @@ class ClusterState:
     def backed_off_targets(self, shard: int) -> frozenset[int]:
         """Find the nodes on which a move of the shard has failed just now."""
         backoff, index = self.moves.backoff, self.topology.index
-        pauses = backoff.pauses_of(self.streams.key(shard), self.now) if backoff.known else ()
+        if not backoff.known:
+            return _NO_NODES
+        pauses = backoff.pauses_of(self.streams.key(shard), self.now)
         return frozenset(index[node_id] for node_id in pauses if node_id in index)
 
     # Nodes

@@ -289,12 +289,13 @@ class Publisher:
                 if shard in known
             )
             shards = [each for each in shards if each[1] not in known]
-        fields = map(add, (key for key, _ in shards), repeat(tuple(example[2:])))
+        keys, indexes = zip(*shards, strict=True) if shards else ((), ())
+        fields = map(add, keys, repeat(tuple(example[2:])))
         # Each is the only violation of its shard: `zip` makes a tuple of it.
         said = [*zip(make_records(Violation, fields), strict=False)]
-        self.ready.violations.update(zip((key for key, _ in shards), said, strict=True))
+        self.ready.violations.update(zip(keys, said, strict=True))
         content = np.uint64(digest.of_violations((example,)))
-        self._keep_violations(dict(zip((shard for _, shard in shards), said, strict=True)), content)
+        self._keep_violations(dict(zip(indexes, said, strict=True)), content)
 
     def _keep_violations(
         self, said: Mapping[int, Violations], contents: NDArray[np.uint64] | np.uint64

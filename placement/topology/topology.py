@@ -349,7 +349,7 @@ class Topology:
             and guard is not Guard.QUARANTINED
         )
         self._fenced[node] = liveness is Liveness.SUSPECT and trusted and not ordered
-        self._dead[node] = self.is_dead(node)
+        self._dead[node] = liveness.is_gone
 
     def set_held(self, node: int, held: bool) -> None:
         """Record whether the node's replicas are meant to stay although it is dead."""
@@ -417,11 +417,13 @@ class Topology:
 
     def is_dead(self, node: int) -> bool:
         """Return whether nothing lives on the node."""
-        return self.liveness[node].is_gone
+        dead: bool = self._dead.item(node)
+        return dead
 
     def is_lost(self, node: int) -> bool:
         """Return whether replicas on the node have to be replaced; see `lost`."""
-        return bool(self._lost[node])
+        lost: bool = self._lost.item(node)
+        return lost
 
     def _append(self, node_id: str, attributes: NodeAttributes) -> int:
         if self._free:
