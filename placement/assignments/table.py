@@ -193,6 +193,8 @@ class AssignmentTable:
     def padded_rows(self, shards: NDArray[np.int64]) -> NDArray[np.int64]:
         """Read `rows` of shards of any length, EMPTY behind the slots of shorter ones."""
         factors = self._shard_factor[shards]
+        if (factors == factors[:1]).all():
+            return self.rows(shards)
         found = np.full((len(shards), int(factors.max(initial=0))), EMPTY, np.int64)
         for factor in np.unique(factors).tolist():
             alike = np.flatnonzero(factors == factor)

@@ -103,8 +103,9 @@ class RepairRun:
         """Issue moves for shards that need any, and for those that wait, as far as limits allow."""
         state, issued = self._state, self._batch.issued
         queued = self._queue_under_replicated(seen)
-        self._looked |= shards - queued
-        needy = shards.difference(queued, issued, *seen.healthy.values())
+        looked = shards - queued
+        self._looked |= looked
+        needy = looked.difference(issued, *seen.healthy.values())
         if not self._caught_up:
             self._stopped = _BEHIND
             self._reasons.update((shard, {None: _BEHIND}) for shard in needy)
@@ -133,7 +134,7 @@ class RepairRun:
             if first is None or (end is not None and end < first):
                 break
             alike = waiting.front_of_line(throttle.room(self._batch.count), end)
-            if alike and all(map(seen.lacking, alike)):
+            if alike and seen.are_under_replicated(alike):
                 done = self._bulk_issuer.issue(alike, view)
             else:
                 done = [(first.shard, self._issue(first, view))]

@@ -4,7 +4,7 @@ After the death of a node nearly all shards that it held are of the first two ki
 table and the rules' own `may_violate` tell them apart.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -45,6 +45,10 @@ class ShardTriage:
     successors: dict[int, int] = field(default_factory=dict)
     leader_not_allowed: set[int] = field(default_factory=set)
     needs_inspection: list[int] = field(default_factory=list)
+
+    def are_under_replicated(self, shards: Sequence[int]) -> bool:
+        """Return whether the shards are all only under-replicated, by the same numbers."""
+        return any(alike.issuperset(shards) for alike in self.under_replicated.values())
 
     def lacking(self, shard: int) -> Counts | None:
         """Return the counts of a shard that is only under-replicated; None for any other."""

@@ -201,9 +201,9 @@ class Publisher:
             replicas = [*zip(*by_slot, strict=True)]
         else:
             replicas = [tuple([ids[node] for node in each if node != EMPTY]) for each in lists]
-        uids = {name: self._streams[name].spec.uid for name in {name for name, _ in keys}}
-        same = [repeat(each) for each in ((), (), None, self.now, None)]
         names, numbers = zip(*keys, strict=True)
+        uids = {name: self._streams[name].spec.uid for name in {*names}}
+        same = [repeat(each) for each in ((), (), None, self.now, None)]
         columns = (names, numbers, epochs, replicas, *same, map(uids.__getitem__, names))
         made = make_records(Assignment, zip(*columns, strict=False))
         extras = np.zeros(len(made), np.uint64)
@@ -275,7 +275,7 @@ class Publisher:
             if news is not None:
                 said[shard] = self.ready.violations[key] = news
         contents = map(digest.of_violations, said.values())
-        self._keep_violations(said, np.fromiter(contents, np.uint64, len(said)))
+        self._keep_violations([*said], [*said.values()], np.fromiter(contents, np.uint64))
 
     def publish_same_violation(
         self, shards: Sequence[tuple[ShardKey, int]], example: Violation
@@ -295,24 +295,29 @@ class Publisher:
         said = [*zip(make_records(Violation, fields), strict=False)]
         self.ready.violations.update(zip(keys, said, strict=True))
         content = np.uint64(digest.of_violations((example,)))
-        self._keep_violations(dict(zip(indexes, said, strict=True)), content)
+        self._keep_violations(indexes, said, content)
 
     def _keep_violations(
-        self, said: Mapping[int, Violations], contents: NDArray[np.uint64] | np.uint64
+        self,
+        shards: Sequence[int],
+        said: Sequence[Violations],
+        contents: NDArray[np.uint64] | np.uint64,
     ) -> None:
-        """Remember what was published, and count it into the digest; `contents`: its hashes."""
+        """Remember what was published of shards, and count it into the digest; `contents`: its
+        hashes."""
         if not said:
             return
-        shards, known = np.fromiter(said, np.int64, len(said)), self._columns.violations
-        names, numbers = self._streams.name_hashes(shards), self._table.numbers_of(shards)
+        index, known = np.asarray(shards, np.int64), self._columns.violations
+        names, numbers = self._streams.name_hashes(index), self._table.numbers_of(index)
         hashes = digest.hash_with_keys(contents, names, numbers)
-        self.violations.update(said)
-        if not all(said.values()):
-            hashes[[not each for each in said.values()]] = 0
-            for shard in [shard for shard, each in said.items() if not each]:
+        self.violations.update(zip(shards, said, strict=True))
+        if not all(said):
+            ended = np.flatnonzero([not each for each in said])
+            hashes[ended] = 0
+            for shard in index[ended].tolist():
                 del self.violations[shard]
-        self._digest.exchange(known[shards], hashes)
-        known[shards] = hashes
+        self._digest.exchange(known[index], hashes)
+        known[index] = hashes
 
     # Nodes, streams, moves, memory
 
