@@ -36,6 +36,7 @@ from placement.planning import WITHOUT_LIMITS, PlanPhase, StreamSnapshot, plan
 from placement.reconciler import Reconciler
 from placement.repair import triage
 from placement.topology import Topology
+from streaming import gc_pause
 from tests.benchmarks.fleet import Site, enter, placed, registered
 from tests.benchmarks.placing import LEVELS, REPLICATION_FACTOR, Tree
 from tests.benchmarks.processes import BenchmarkFailed
@@ -106,7 +107,8 @@ def deaths(tree: Tree, amount: Amount) -> Death:
     state, core = registered(site, Limits())
     enter(state, shards)
     memory = psutil.Process().memory_info().rss
-    with _settled():
+    # The application searches nothing for garbage while it applies a batch.
+    with _settled(), gc_pause.pause_gc():
         victims = iter(heavy)
         _die(core, next(victims))  # the first one loads what all need
         limited = [_die(core, next(victims)) for _ in range(amount.deaths)]

@@ -68,6 +68,33 @@ def test_a_shard_waits_in_one_place():
     assert (waiting.first(), len(waiting)) == (None, 0)
 
 
+def test_shards_of_one_line_are_found_together():
+    waiting = ThrottledShards(set[int]().__contains__)
+    waiting.put(Priority(0, 2, "s", 5, 5))
+    assert waiting.front_of_line(9, None) == []
+    waiting.put_line(Line(0, 2, [(("s", each), each) for each in (1, 2, 3, 4, 6, 7)]))
+    assert waiting.front_of_line(2, None) == [1, 2]
+    waiting.drop([1, 3])
+    assert waiting.front_of_line(9, None) == [2, 4]
+    assert waiting.front_of_line(9, Priority(0, 2, "s", 3, 3)) == [2]
+    waiting.drop([5])
+    assert waiting.front_of_line(9, None) == [2, 4, 6, 7]
+    waiting.put_line(Line(0, 2, [(("s", 3), 3)]))
+    assert waiting.front_of_line(9, None) == [2]
+    waiting.put(Priority(0, 1, "s", 6, 6))
+    assert waiting.front_of_line(9, None) == []
+    assert [take(waiting) for _ in range(5)] == [6, 2, 3, 4, 7]
+
+
+def test_lines_that_are_left_are_dropped():
+    waiting = ThrottledShards(set[int]().__contains__)
+    members = [(("s", shard), shard) for shard in range(100)]
+    for _ in range(100):
+        waiting.put_line(Line(0, 2, members))
+    assert (len(waiting), len(waiting._lines) < 10) == (100, True)
+    assert [take(waiting) for _ in range(100)] == [*range(100)]
+
+
 def test_random_histories_against_a_list():
     rng = random.Random(5)
     closed: set[int] = set()
@@ -93,6 +120,10 @@ def test_random_histories_against_a_list():
                 known[each] = (Priority(priority.cause_rank, 1, "s", each, each), EMPTY)
         open_now = [each for each, at in known.values() if at not in closed]
         assert waiting.first() == min(open_now, default=None)
+        end = rng.choice([None, priority])
+        alike = waiting.front_of_line(4, end)
+        ahead = [each.shard for each in sorted(open_now) if end is None or each <= end]
+        assert alike == ahead[: len(alike)]
         if action == "pop" and open_now:
             assert take(waiting) == min(open_now)[-1]
             del known[min(open_now)[-1]]
