@@ -142,10 +142,6 @@ class ThrottledShards:
         fronts.append(self._front_of_lines())
         return min((front for front in fronts if front is not None), default=None)
 
-    def take(self, first: Priority) -> None:
-        """Remove the shard that `first` has returned."""
-        self.drop([first.shard])
-
     def front_of_line(self, most: int, end: Priority | None) -> list[int]:
         """List up to `most` shards that `first` would return one after the other.
 
@@ -228,11 +224,6 @@ class RepairQueue:
     def has_work(self) -> bool:
         """True if a shard needs an action that no limit forbids."""
         return bool(self._ready)
-
-    def take(self, first: Priority) -> None:
-        """Remove the most urgent waiting shard, which `throttled.first` has returned."""
-        self.throttled.take(first)
-        self._waiting_for_source.discard(first.shard)
 
     def put_under_replicated(
         self, members: Sequence[tuple[ShardKey, int]], live: int, behind: bool

@@ -11,7 +11,7 @@ def take(waiting: ThrottledShards) -> int:
     """Take the first shard."""
     first = waiting.first()
     assert first is not None
-    waiting.take(first)
+    waiting.drop([first.shard])
     return first.shard
 
 
