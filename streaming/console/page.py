@@ -20,6 +20,7 @@ from streaming.console.derived import CommitState
 from streaming.console.elements import show_fault, tag
 from streaming.console.sessions import session_id_of
 from streaming.errors import StreamingError
+from streaming.read_model import NotReady
 
 LOGGER = "placer.console"
 OWN_FAULT = "This page met a fault of the console's own; its log says which."
@@ -238,6 +239,11 @@ class View:
 
         return show
 
+    def _reload_when_read(self) -> None:
+        """Build a page that was asked for too early, as soon as there is something to show."""
+        if self.console.freshness().marker is not None:
+            ui.navigate.reload()
+
     def _note_fault(self, message: str) -> None:
         logging.getLogger(LOGGER).info("%s: %s", self.page.path, message)
 
@@ -245,6 +251,10 @@ class View:
         """Make the page's elements; an expected failure is shown in their place."""
         try:
             await self.page.build(self)
+        except NotReady as error:
+            self.client.status_code = 503
+            show_fault(str(error))
+            self._watches.append(self._reload_when_read)
         except StreamingError as error:
             self.client.status_code = 404 if error.exit_code == 2 else 503
             show_fault(str(error))

@@ -10,10 +10,11 @@ import asyncio
 import random
 import re
 import time
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import cycle
+from itertools import count, cycle, islice
 from typing import Any
 
 import httpx2
@@ -89,6 +90,7 @@ class Shown:
     """How long after their commits the pages were told of them, and how many went by unsaid,
     because a later one was told in their place."""
 
+    what: str
     commits: int
     told: int
     median_ms: float
@@ -97,8 +99,8 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The start, each page, and lookups without and beside viewers. `resident_bytes`: when ready;
-    `peak_bytes`: at the end of all."""
+    """The start, each page, lookups without and beside viewers, and commits on the viewers' pages
+    without and beside lookups. `resident_bytes`: when ready; `peak_bytes`: at the end of all."""
 
     extent: Extent
     ready_seconds: float
@@ -106,7 +108,7 @@ class Found:
     peak_bytes: int
     looks: tuple[Look, ...]
     rates: tuple[Rate, ...]
-    shown: Shown
+    shown: tuple[Shown, ...]
 
 
 def measure(extent: Extent, broker: EmbeddedBroker, tell: Tell) -> Found:
@@ -181,6 +183,14 @@ class _Commits:
     def last(self) -> int:
         return max(self.at, default=0)
 
+    def take_shown(self, what: str) -> Shown:
+        """The figures of the delays since the last call."""
+        delays = sorted(self.delays)
+        median, p99 = delays[len(delays) // 2], delays[len(delays) * 99 // 100]
+        shown = Shown(what, len(self.at), len(delays), median, p99)
+        self.at, self.delays = {}, []
+        return shown
+
 
 class _Viewer:
     """A page as a browser has it open."""
@@ -225,9 +235,9 @@ class _Viewer:
 
 async def _ask_beside(
     serving: Serving, publisher: Publisher, lookup: Any, seconds: float
-) -> tuple[Rate, Shown]:
+) -> tuple[Rate, tuple[Shown, ...]]:
     url = f"http://{serving.host}:{serving.port}"
-    commits = _Commits()
+    commits, changes = _Commits(), count()
     async with AsyncExitStack() as owned:
         client = await owned.enter_async_context(
             httpx2.AsyncClient(base_url=url, timeout=ANSWER_TIMEOUT_SECONDS)
@@ -239,20 +249,23 @@ async def _ask_beside(
             await viewer.open(client, url, page)
             viewers.append(viewer)
             await asyncio.sleep(PAGE_SECONDS)
+        await _commit_each_second(publisher, commits, changes, seconds)
+        await _wait_shown(viewers, commits)
+        alone = commits.take_shown("without lookups")
         what = f"one shard, beside {VIEWERS} viewers"
         rate, _ = await asyncio.gather(
             ask(what, serving.host, serving.port, lookup, seconds, CONNECTIONS),
-            _commit_each_second(publisher, commits, seconds),
+            _commit_each_second(publisher, commits, changes, seconds),
         )
         await _wait_shown(viewers, commits)
-    delays = sorted(commits.delays)
-    median, p99 = delays[len(delays) // 2], delays[len(delays) * 99 // 100]
-    return rate, Shown(len(commits.at), len(delays), median, p99)
+    return rate, (alone, commits.take_shown("beside as many lookups as it answers"))
 
 
-async def _commit_each_second(publisher: Publisher, commits: _Commits, seconds: float) -> None:
-    """A node is suspected, and up again."""
-    for n in range(int(seconds / COMMIT_SECONDS)):
+async def _commit_each_second(
+    publisher: Publisher, commits: _Commits, changes: Iterator[int], seconds: float
+) -> None:
+    """A node is suspected, and up again; `changes` numbers that."""
+    for n in islice(changes, int(seconds / COMMIT_SECONDS)):
         verdict = Liveness.UP if n % 2 else Liveness.SUSPECT
         now = time.time_ns() // 1_000_000
         change = NodeChanged(now, CHANGED_NODE, "a", 2 + n, verdict)
@@ -282,7 +295,7 @@ def body(found: Found) -> dict[str, Any]:
 
 def show(console: Console, found: Found) -> None:
     """As tables."""
-    extent, shown = found.extent, found.shown
+    extent = found.extent
     console.print(
         f"{extent.shards:,} shards on {extent.nodes:,} nodes: ready after "
         f"{found.ready_seconds:.1f} s, resident set {found.resident_bytes >> 20} MiB, with "
@@ -303,7 +316,9 @@ def show(console: Console, found: Found) -> None:
     headings = ("ms of a page", "KiB", "first", "median", "worst", "CPU first", "CPU median")
     print_table(console, headings, rows)
     show_rates(console, found.rates)
-    console.print(
-        f"{VIEWERS} pages were told of {shown.commits} commits, one a second: {shown.told} times, "
-        f"median {shown.median_ms:,.0f} ms after the commit, p99 {shown.p99_ms:,.0f} ms"
-    )
+    for shown in found.shown:
+        console.print(
+            f"{VIEWERS} pages were told of {shown.commits} commits, one a second, {shown.what}: "
+            f"{shown.told} times, median {shown.median_ms:,.0f} ms after the commit, p99 "
+            f"{shown.p99_ms:,.0f} ms"
+        )

@@ -58,6 +58,7 @@ def test_a_page_goes_on_when_the_broker_was_away(
     publisher.apply(nodes_up(4), 1)
     running = ConsoleProcess("--bootstrap", broker.bootstrap_servers, "--prefix", PREFIX)
     try:
+        running.wait_ready()
         with open_tab(browser, running.url) as tab:
             page = tab.visit("/nodes")
             page.evaluate("window.untouched = true")
@@ -81,6 +82,23 @@ def test_a_page_goes_on_when_the_broker_was_away(
     assert (status, "Traceback" in printed) == (0, False), printed
 
 
+def test_a_page_that_is_opened_too_early_shows_itself_later(
+    broker: EmbeddedBroker, browser: "Browser"
+) -> None:
+    """Goal: whoever opens the console while it reads the topics need not load the page again."""
+    from tests.systems.browser import open_tab
+
+    make_publisher(broker).apply(nodes_up(4), 1)
+    running = ConsoleProcess("--bootstrap", broker.bootstrap_servers, "--prefix", PREFIX)
+    try:
+        with open_tab(browser, running.url) as tab:
+            # Mostly before the console has read the topics; then the answer is 503.
+            page = tab.visit("/nodes")
+            page.get_by_role("link", name="n4", exact=True).wait_for()
+    finally:
+        running.end()
+
+
 def test_behind_a_proxy_that_ends_tls(
     broker: EmbeddedBroker, browser: "Browser", tmp_path: Path
 ) -> None:
@@ -102,6 +120,7 @@ def test_behind_a_proxy_that_ends_tls(
             *("--trusted-proxy", "127.0.0.1", "--allow-origin", address),
         )
         try:
+            running.wait_ready()
             with open_tab(browser, address, ignore_https_errors=True) as tab:
                 page = tab.visit("/nodes")
                 page.get_by_text("alice").wait_for()

@@ -6,7 +6,10 @@ import signal
 import subprocess
 import threading
 
+import httpx2
+
 from tests.systems.application import PLACER
+from tests.systems.waiting import until
 
 END_TIMEOUT_SECONDS = 60.0
 
@@ -34,6 +37,13 @@ class ConsoleProcess:
         # Nobody else empties the pipe, which holds little.
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()
+
+    def wait_ready(self) -> None:
+        """Return when it has read the topics, or the file."""
+        until(self._is_ready, "the console is ready", END_TIMEOUT_SECONDS)
+
+    def _is_ready(self) -> bool:
+        return httpx2.get(f"{self.url}/readyz").status_code == 200
 
     @property
     def faults(self) -> list[str]:
