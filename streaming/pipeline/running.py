@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
@@ -96,7 +95,6 @@ class RunningQueries:
         with (
             closing(NodeArrivals(*self._at, self._applier.positions)) as self._nodes,
             closing(RequestArrivals(*self._at)) as self._requests,
-            ThreadPoolExecutor(1, "statements") as self._asking,
         ):
             started, ready = time.monotonic(), False
             try:
@@ -183,13 +181,10 @@ class RunningQueries:
         trace = self._traces[_REQUESTS]
         with self._noting_failure():
             trace.begin(batch_id)
-            # The batch's end is fixed: all that was said of nodes before it is in the topics now,
-            # and where that ends can be asked while Spark reads the batch.
-            asked = self._asking.submit(self._nodes.find_statements, lambda: self._stopping)
             with trace.part("toArrow"):
                 output = pass_records(batch.toArrow(), self._names)
             with trace.part("statements"):
-                needed = asked.result()
+                needed = self._nodes.find_statements(lambda: self._stopping)
             with self._turn:
                 # Minutes where many heartbeats are to be read first: nothing hangs meanwhile.
                 with trace.part("nodes"):
@@ -261,9 +256,8 @@ class RunningQueries:
     def _stop(self) -> None:
         """Let the batch under way finish, apply no other, release the role, and end the queries."""
         self._intake.close()
-        has_turn = self._turn.acquire(timeout=_STOP_TIMEOUT_SECONDS)
-        self._stopping = True
-        if has_turn:
+        if self._turn.acquire(timeout=_STOP_TIMEOUT_SECONDS):
+            self._stopping = True
             self._turn.notify_all()
             # After a failed batch the state is not that of the last commit, and must not be marked.
             if self._failure is None:
