@@ -23,17 +23,19 @@ import psutil
 import socketio
 from rich.console import Console
 
-from placement.model import Liveness, NodeChanged
 from streaming.cli.render.report import print_table
 from streaming.runtime import EmbeddedBroker
-from tests.benchmarks.processes import BenchmarkFailed
+from tests.benchmarks.processes import BenchmarkFailed, cpu_seconds
 from tests.benchmarks.recovering import Tell
 from tests.benchmarks.serving import (
+    COMMIT_SECONDS,
     CONNECTIONS,
+    SHOWN_TIMEOUT_SECONDS,
     Extent,
     Rate,
     Serving,
     ask,
+    commit_change,
     make_lookup,
     peak_bytes,
     pin,
@@ -64,12 +66,8 @@ LOOKS = 5
 VIEWERS = 50
 # One address may ask for five pages a second, beyond a burst of a hundred.
 PAGE_SECONDS = 0.2
-COMMIT_SECONDS = 1.0
 # A page that takes longer is given up by the console itself.
 ANSWER_TIMEOUT_SECONDS = 60.0
-# Until the last commit has reached the last viewer.
-SHOWN_TIMEOUT_SECONDS = 60.0
-CHANGED_NODE = "n1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,20 +149,15 @@ def _look_at_all(serving: Serving, tell: Tell) -> list[Look]:
 def _look_at(client: httpx2.Client, process: psutil.Process, page: str, content: str) -> Look:
     took, cpu, size = [], [], 0
     for _ in range(LOOKS):
-        cpu_before, began = _cpu_seconds(process), time.perf_counter()
+        cpu_before, began = cpu_seconds(process), time.perf_counter()
         answer = client.get(page)
         took.append(1_000 * (time.perf_counter() - began))
-        cpu.append(1_000 * (_cpu_seconds(process) - cpu_before))
+        cpu.append(1_000 * (cpu_seconds(process) - cpu_before))
         _check(page, answer, content)
         size = len(answer.content)
         time.sleep(PAGE_SECONDS)
     middle = LOOKS // 2
     return Look(page, size, took[0], sorted(took)[middle], max(took), cpu[0], sorted(cpu)[middle])
-
-
-def _cpu_seconds(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
 
 
 def _check(page: str, answer: Any, content: str) -> None:
@@ -264,14 +257,9 @@ async def _ask_beside(
 async def _commit_each_second(
     publisher: Publisher, commits: _Commits, changes: Iterator[int], seconds: float
 ) -> None:
-    """A node is suspected, and up again; `changes` numbers that."""
-    for n in islice(changes, int(seconds / COMMIT_SECONDS)):
-        verdict = Liveness.UP if n % 2 else Liveness.SUSPECT
-        now = time.time_ns() // 1_000_000
-        change = NodeChanged(now, CHANGED_NODE, "a", 2 + n, verdict)
-        commits.at[publisher.committer.sequence + 1] = time.perf_counter()
-        await asyncio.to_thread(publisher.apply, [change], now)
-        await asyncio.sleep(COMMIT_SECONDS)
+    """Make changes for so long; `changes` numbers them."""
+    for number in islice(changes, int(seconds / COMMIT_SECONDS)):
+        await commit_change(publisher, commits.at, number)
 
 
 async def _wait_shown(viewers: list[_Viewer], commits: _Commits) -> None:

@@ -16,12 +16,19 @@ from typing import Any
 import psutil
 from rich.console import Console
 
-from placement.model import Liveness, NodeChanged
 from streaming.cli.render.report import print_table
 from streaming.runtime import EmbeddedBroker
-from tests.benchmarks.processes import BenchmarkFailed
+from tests.benchmarks.processes import BenchmarkFailed, cpu_seconds
 from tests.benchmarks.recovering import Tell
-from tests.benchmarks.serving import Extent, Serving, peak_bytes, started, write
+from tests.benchmarks.serving import (
+    SHOWN_TIMEOUT_SECONDS,
+    Extent,
+    Serving,
+    commit_change,
+    peak_bytes,
+    started,
+    write,
+)
 from tests.builders.published_state import Publisher
 
 # As many as one principal may have.
@@ -30,11 +37,8 @@ STREAMS_EACH = 20
 STREAMS = 10_000
 STREAMS_QUICK = 500
 COMMITS = 10
-COMMIT_SECONDS = 1.0
 # So many connect at once; the others would only wait in the backlog.
 CONNECTING = 100
-SHOWN_TIMEOUT_SECONDS = 60.0
-CHANGED_NODE = "n1"
 # Who is served does not matter here; the fleet is that of a small cell.
 EXTENT = Extent(10_000, 100, 0.0)
 
@@ -130,11 +134,11 @@ async def _listen(serving: Serving, publisher: Publisher, streams: int, tell: Te
                 owned.push_async_callback(each.close)
         stream_bytes = (process.memory_info().rss - before_bytes) // streams
         tell(f"commit to {streams:,} streams")
-        cpu = _cpu_seconds(process)
+        cpu = cpu_seconds(process)
         for number in range(COMMITS):
-            await _commit(publisher, delays, number)
+            await commit_change(publisher, delays.at, number)
         await _wait_told(listeners, delays)
-        cpu_ms = 1_000 * (_cpu_seconds(process) - cpu) / COMMITS
+        cpu_ms = 1_000 * (cpu_seconds(process) - cpu) / COMMITS
     took = sorted(each for found in delays.by_commit.values() for each in found)
     last = sorted(max(found) for found in delays.by_commit.values())
     return Heard(
@@ -151,16 +155,6 @@ async def _listen(serving: Serving, publisher: Publisher, streams: int, tell: Te
     )
 
 
-async def _commit(publisher: Publisher, delays: _Delays, number: int) -> None:
-    """A node is suspected, and up again."""
-    verdict = Liveness.UP if number % 2 else Liveness.SUSPECT
-    now = time.time_ns() // 1_000_000
-    change = NodeChanged(now, CHANGED_NODE, "a", 2 + number, verdict)
-    delays.at[publisher.committer.sequence + 1] = time.perf_counter()
-    await asyncio.to_thread(publisher.apply, [change], now)
-    await asyncio.sleep(COMMIT_SECONDS)
-
-
 async def _wait_told(listeners: list[_Stream], delays: _Delays) -> None:
     deadline = time.monotonic() + SHOWN_TIMEOUT_SECONDS
     while (told := len(delays.by_commit.get(max(delays.at), ()))) < len(listeners):
@@ -173,11 +167,6 @@ async def _wait_told(listeners: list[_Stream], delays: _Delays) -> None:
                 f"{SHOWN_TIMEOUT_SECONDS:.0f} s"
             )
         await asyncio.sleep(0.1)
-
-
-def _cpu_seconds(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
 
 
 def body(heard: Heard) -> dict[str, Any]:

@@ -22,7 +22,7 @@ import orjson
 import psutil
 from rich.console import Console
 
-from placement.model import Configuration, StreamCreated
+from placement.model import Configuration, Liveness, NodeChanged, StreamCreated
 from streaming import gc_pause
 from streaming.administration import apply_topics
 from streaming.cli.render.report import print_table
@@ -45,6 +45,10 @@ CONNECTIONS = 16
 CONNECTIONS_FOR_MANY = 2
 SHARDS_PER_LOOKUP = 100
 READY_TIMEOUT_SECONDS = 300.0
+COMMIT_SECONDS = 1.0
+CHANGED_NODE = "n1"
+# Until the last commit has reached the last who follows them.
+SHOWN_TIMEOUT_SECONDS = 60.0
 # So often a start is looked at: its time is measured to a tenth of a second.
 PAUSE_SECONDS = 0.1
 
@@ -248,6 +252,17 @@ async def ask(what: str, host: str, port: int, make: Any, seconds: float, client
         1_000 * took[len(took) // 2],
         1_000 * took[len(took) * 99 // 100],
     )
+
+
+async def commit_change(publisher: Publisher, written_at: dict[int, float], number: int) -> None:
+    """Commit that a node is suspected, or up again, and pause until the next commit is due.
+    `written_at` notes when, by the commit's sequence; `number` counts the changes from 0."""
+    verdict = Liveness.UP if number % 2 else Liveness.SUSPECT
+    now = time.time_ns() // 1_000_000
+    change = NodeChanged(now, CHANGED_NODE, "a", 2 + number, verdict)
+    written_at[publisher.committer.sequence + 1] = time.perf_counter()
+    await asyncio.to_thread(publisher.apply, [change], now)
+    await asyncio.sleep(COMMIT_SECONDS)
 
 
 def body(found: Found) -> dict[str, Any]:
