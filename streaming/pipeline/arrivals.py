@@ -27,9 +27,10 @@ _Place = tuple[str, int]
 
 # After a batch of more records than this the next ones are on their way, and Spark asks by itself.
 SMALL_BATCH_RECORDS_MAX = 32
-# Heartbeats wait for one another so long: a batch takes 150 ms of a core whatever is in it, and a
-# silence of seconds is judged no worse.
-HEARTBEATS_SECONDS_MAX = 0.5
+# Heartbeats wait for one another as long as a tick, within these bounds: a batch takes 150 ms of a
+# core whatever is in it, and silence is judged by ticks. Beside 20,000 heartbeats a second a second
+# instead of half of one leaves 0.2 of a core to requests.
+HEARTBEATS_SECONDS_MIN, HEARTBEATS_SECONDS_MAX = 0.5, 1.0
 # While ticks alone arrive and no silence is judged they are read together, so many seconds' worth.
 # The application counts as behind after five.
 TICKS_SECONDS_MAX = 4.0
@@ -111,14 +112,20 @@ class NodeArrivals:
     """
 
     def __init__(
-        self, bootstrap: str, prefix: str, options: Mapping[str, str], positions: Positions
+        self,
+        bootstrap: str,
+        prefix: str,
+        options: Mapping[str, str],
+        positions: Positions,
+        tick_seconds: float,
     ) -> None:
-        """`positions`: where the query begins. Raises BrokerUnreachable, ConnectionUntrusted,
-        AccessRefused."""
+        """`positions`: where the query begins; `tick_seconds`: the pause between ticks. Raises
+        BrokerUnreachable, ConnectionUntrusted, AccessRefused."""
         self._consumer = make_reader(bootstrap, options, fetch_wait_ms=_FETCH_WAIT_MS)
         self._bootstrap, self._options = bootstrap, options
         self._admin: AdminClient | None = None
         self._prefix = prefix
+        self._tick_seconds = tick_seconds
         self._changed = threading.Condition()
         self._wanted = self._places(positions)
         self._read: dict[_Place, int] = {}
@@ -138,7 +145,7 @@ class NodeArrivals:
         self, positions: Positions, judging: bool, since: float, stopping: Callable[[], bool]
     ) -> None:
         """Wait until Spark is to read on behind `positions`: for a statement at once, for
-        heartbeats until HEARTBEATS_SECONDS_MAX after `since` (monotonic), the last batch's begin.
+        heartbeats until one tick after `since` (monotonic), the last batch's begin.
 
         With `judging` ticks are like heartbeats, without it they wait for TICKS_SECONDS_MAX.
         """
@@ -186,7 +193,7 @@ class NodeArrivals:
         if self._failed or self._has(_Said.STATEMENT, reached):
             return 0.0
         if self._has(_Said.HEARTBEAT, reached) or (judging and self._has(_Said.TICK, reached)):
-            return HEARTBEATS_SECONDS_MAX
+            return min(HEARTBEATS_SECONDS_MAX, max(HEARTBEATS_SECONDS_MIN, self._tick_seconds))
         return TICKS_SECONDS_MAX
 
     def _has(self, kind: _Said, reached: Mapping[_Place, int]) -> bool:

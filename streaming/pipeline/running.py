@@ -33,6 +33,7 @@ from streaming.pipeline.queries import (
     source_options,
     start_node_query,
     start_request_query,
+    tick_interval_seconds,
 )
 from streaming.pipeline.ticks import Ticker
 from streaming.recovery import Recovered
@@ -92,8 +93,9 @@ class RunningQueries:
     def run(self, on_ready: Callable[[], None], stop: threading.Event) -> bool:
         """Decide until `stop` is set or an operator asks for a handover; returns whether he has."""
         sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+        tick_seconds = tick_interval_seconds(self._settings)
         with (
-            closing(NodeArrivals(*self._at, self._applier.positions)) as self._nodes,
+            closing(NodeArrivals(*self._at, self._applier.positions, tick_seconds)) as self._nodes,
             closing(RequestArrivals(*self._at)) as self._requests,
         ):
             started, ready = time.monotonic(), False

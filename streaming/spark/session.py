@@ -40,13 +40,16 @@ _LOCAL_FILE_SYSTEM_JAR = "hadoop-bare-naked-local-fs"
 
 # SerialGC and C1 only: on two cores the optimising compiler's threads starve the first hundred
 # batches (176 -> 102). A young generation of a third of the heap, the default, is written to from
-# end to end before its first collection; 48 MB of it, and an old one that starts small and grows by
-# need, keep an idle JVM small (tests/benchmarks/README.md has the figures). With less left free, or
-# with the default first bound of 21 MB for classes, a start and 75 decisions have 14 full
-# collections instead of 3, and a decision waits for each.
+# end to end before its first collection; 64 MB of it, and an old one that starts small and grows by
+# need, keep an idle JVM small (tests/benchmarks/README.md has the figures). A fifth of it each for
+# what survives: beside 20,000 heartbeats a second 5 MB of a batch live at each collection, and with
+# the default of a tenth of 48 MB they grew old with it and filled the old one every 4 s, for whose
+# collection everything waits 120 ms. With less left free, or with the default first bound of 21 MB
+# for classes, a start and 75 decisions have 14 full collections instead of 3.
 _JVM_OPTIONS = (
-    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m -Xms128m -XX:MaxNewSize=48m "
-    "-XX:MetaspaceSize=192m -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m -Xms128m -XX:MaxNewSize=64m "
+    "-XX:SurvivorRatio=3 -XX:TargetSurvivorRatio=90 -XX:MetaspaceSize=192m "
+    "-XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
 )
 # glibc gives each of the JVM's threads a pool of native memory; two for all save 30 MiB.
 _MALLOC_POOLS = "2"

@@ -38,7 +38,7 @@ def requests(bootstrap: str, prefix: str) -> Iterator[RequestArrivals]:
 
 @pytest.fixture
 def nodes(bootstrap: str, prefix: str) -> Iterator[NodeArrivals]:
-    with closing(NodeArrivals(bootstrap, prefix, {}, START)) as made:
+    with closing(NodeArrivals(bootstrap, prefix, {}, START, FOREVER_SECONDS)) as made:
         yield made
 
 
@@ -139,6 +139,20 @@ def test_heartbeats_are_gathered(
     nodes.wait(START, False, since, stop)
     assert not stop()
     assert time.monotonic() - since >= 1.0
+
+
+def test_heartbeats_wait_no_longer_than_a_tick(
+    bootstrap: str, prefix: str, producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrivals, "HEARTBEATS_SECONDS_MIN", 0.0)
+    monkeypatch.setattr(arrivals, "HEARTBEATS_SECONDS_MAX", FOREVER_SECONDS)
+    monkeypatch.setattr(arrivals, "TICKS_SECONDS_MAX", FOREVER_SECONDS)
+    with closing(NodeArrivals(bootstrap, prefix, {}, START, 1.0)) as nodes:
+        beat(producer, prefix, "n1")
+        since, stop = time.monotonic(), Stop(LONG_SECONDS)
+        nodes.wait(START, False, since, stop)
+        assert not stop()
+        assert time.monotonic() - since >= 1.0
 
 
 def test_ticks_are_gathered_while_no_silence_is_judged(

@@ -26,7 +26,7 @@ def flags_of(options: list[str]) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("jvm", "heap", "young", "free"),
-    [("session", 128, 48, "40"), ("broker", 32, 8, "30")],
+    [("session", 128, 64, "40"), ("broker", 32, 8, "30")],
     ids=["session", "broker"],
 )
 def test_a_jvm_starts_small_and_gives_back(jvm: str, heap: int, young: int, free: str) -> None:
