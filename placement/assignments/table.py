@@ -247,11 +247,11 @@ class AssignmentTable:
             nodes, slots, places = nodes[there], slots[there], places[there]
         self._slot_node[places] = nodes
         self._node(int(nodes.max(initial=-1)))
-        ordered = places[_order_by_node(nodes)].astype(np.int32)
-        ends = np.cumsum(np.bincount(nodes)).tolist()
-        for node, (first, end) in enumerate(pairwise((0, *ends))):
-            if first < end:
-                self._attach_all(ordered[first:end], node)
+        order = _order_by_node(nodes)
+        ordered, holders = places[order].astype(np.int32), nodes[order]
+        bounds = np.flatnonzero(np.diff(holders, prepend=EMPTY, append=EMPTY)).tolist()
+        for first, end in pairwise(bounds):
+            self._attach_all(ordered[first:end], int(holders[first]))
         np.add.at(self._leaders, nodes[slots == 0], 1)
         if self.loads is not None:
             self.loads.count_all(self._slot_shard[places].astype(np.int64), nodes, slots == 0)
