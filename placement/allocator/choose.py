@@ -97,19 +97,21 @@ def _choose_least_loaded(
         found = keep_fewest_leaders(found, view)
         steps.append(("the node with the fewest leaders", found))
     if len(found) > 1:
-        found = found[[break_tie(found.tolist(), need, view.topology)]]
+        found = found[[break_tie(found, need, view.topology)]]
         steps.append(("a hash of shard and node, which breaks ties", found))
     return int(found[0])
 
 
 def keep_fewest_leaders(found: NDArray[np.int64], view: View) -> NDArray[np.int64]:
     """Keep the nodes whose domains have fewest leaders, level by level; then those that have."""
-    for level in (*view.topology.tiers(), None):
-        found = keep_least(found, view.leader_pressure(level, found))
-    return found
+    for scope in view.topology.tiers():
+        domains = view.topology.domain_of(scope)[found]
+        if (domains != domains[0]).any():
+            found = keep_least(found, view.leader_pressure(scope, found))
+    return keep_least(found, view.leader_pressure(None, found))
 
 
-def break_tie(found: Sequence[int], need: ReplicaRequest, topology: Topology) -> int:
+def break_tie(found: NDArray[np.int64], need: ReplicaRequest, topology: Topology) -> int:
     """Choose one of equal nodes by a hash of shard and node; returns its index in `found`."""
     return lowest(need.seed, topology.digests, found)
 

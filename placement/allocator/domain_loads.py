@@ -28,11 +28,11 @@ def sum_by_pool(topology: Topology, values: NDArray[Any]) -> NDArray[np.float64]
 
     If some nodes have a location and others have none, these are two pools.
     """
-    pools = np.zeros(topology.size, np.int64)
-    if topology.mixes_located:
-        pools[topology.domain_of(LEAF) == topology.unlocated] = 1
-    sums = np.bincount(pools, values, 2).astype(np.float64)
-    return sums[pools]
+    if not topology.mixes_located:
+        return np.full(topology.size, float(values.sum()))
+    pools = (topology.domain_of(LEAF) == topology.unlocated).astype(np.int64)
+    sums: NDArray[np.float64] = np.bincount(pools, values, 2).astype(np.float64)[pools]
+    return sums
 
 
 class DomainLoads:

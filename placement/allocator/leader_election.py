@@ -57,7 +57,11 @@ class _Leaders:
                 partial(_sum_weights, topology, scope),
                 by_condition=True,
             )
-            counts = np.bincount(domains, view.leaders, len(weights)).astype(np.int64)
+            counts = (
+                view.leaders.copy()
+                if scope is None
+                else np.bincount(domains, view.leaders, len(weights)).astype(np.int64)
+            )
             self._levels.append((domains, counts, weights))
 
     def add(self, node: int, more: int) -> None:

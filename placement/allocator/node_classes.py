@@ -9,7 +9,6 @@ of open nodes is kept; loads are the view's.
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -186,15 +185,14 @@ class LeastLoaded:
     """The least loaded nodes of a class that may take a replica, and their load per weight."""
 
     pressure: float
-    nodes: list[int]
+    nodes: NDArray[np.int64]
 
     def update(self, node: int, pressure: float) -> bool:
         """Take account of a node's new load per weight; False if the group has to be found anew."""
         if pressure <= self.pressure:
             return False
-        if node in self.nodes:
-            self.nodes.remove(node)
-        return bool(self.nodes)
+        self.nodes = self.nodes[self.nodes != node]
+        return len(self.nodes) > 0
 
 
 # Classes out of which the least loaded is taken, the levels that tell them apart, and what a node
@@ -258,14 +256,12 @@ class ClassIndex:
         self._class_of = classes.of_node
         self._shared = classes.topology(self._admitted)
         is_open = self._admitted & view.has_room()
-        near = ~view.is_crowded(np.arange(topology.size))
-        self._kinds = _OPEN * is_open | _IDLE * (is_open & ~view.busy) | _NEAR * near
+        self._kinds = _OPEN * is_open | _IDLE * (is_open & ~view.busy)
+        # Which nodes are near the mean only a replica asks that replaces another.
+        self._tells_near = False
         # The same once more, for one node at a time.
-        self._kind_of = memoryview(self._kinds)
-        counts, kinds = classes.count_kinds(self._kinds, _ALL), np.arange(_ALL + 1)
-        self._counts: dict[int, list[int]] = {
-            kind: counts[:, self._match(kind, kinds)].sum(axis=1).tolist() for kind in _KINDS
-        }
+        self._kind_of = self._kinds.data
+        self._counts = self._count_kinds()
         scopes = topology.tiers()
         self._tiers: Sequence[LevelLoads] = [
             LevelLoads(view, scope, self._shared.domain_of(scope)) for scope in scopes
@@ -278,6 +274,17 @@ class ClassIndex:
         self._levels: dict[int, list[Nodes]] = {}
         # By class and by what its nodes have to be.
         self._least_loaded_of: dict[int, dict[int, LeastLoaded]] = {}
+
+    def _count_kinds(self) -> dict[int, list[int]]:
+        """Count the nodes of each class that have all the properties of each kind."""
+        counts, kinds = self._classes.count_kinds(self._kinds, _ALL), np.arange(_ALL + 1)
+        return {kind: counts[:, self._match(kind, kinds)].sum(axis=1).tolist() for kind in _KINDS}
+
+    def _tell_near(self) -> None:
+        """Tell from now on which nodes are near the mean."""
+        self._tells_near = True
+        self._kinds |= _NEAR * ~self._view.is_crowded(np.arange(len(self._kinds)))
+        self._counts = self._count_kinds()
 
     def rules_of(self, rules: Sequence[Rule]) -> Sequence[ClassRule]:
         """List the rules that count domains, required ones first."""
@@ -301,7 +308,7 @@ class ClassIndex:
 
     def _set_open(self, node: int, is_open: bool) -> None:
         view, its_class, before = self._view, self._class_of[node], self._kind_of[node]
-        kind = 0 if view.is_crowded(node) else _NEAR
+        kind = _NEAR if self._tells_near and not view.is_crowded(node) else 0
         if is_open:
             kind |= _OPEN if view.busy[node] else _OPEN | _IDLE
         groups = self._least_loaded_of.get(its_class)
@@ -334,6 +341,8 @@ class ClassIndex:
 
     def choose(self, class_rules: Sequence[ClassRule], need: ReplicaRequest) -> int | None:
         """Choose the best node by the rules, nearness and load; None if there is none."""
+        if need.replaces != EMPTY and not self._tells_near:
+            self._tell_near()
         found = self._find_best(class_rules, need)
         of, kind_of = self._class_of, self._kind_of
         taken = [node for node in {*need.kept, *need.excluded} if kind_of[node] & _OPEN]
@@ -360,10 +369,11 @@ class ClassIndex:
         groups = [self._find_least_loaded(each, kind) for each in classes]
         pressure = min([group.pressure for group in groups])
         least = [group.nodes for group in groups if group.pressure == pressure]
-        nodes = least[0] if len(least) == 1 else [*chain.from_iterable(least)]
+        nodes = least[0] if len(least) == 1 else np.concatenate(least)
         if need.leads and len(nodes) > 1:
-            nodes = keep_fewest_leaders(np.asarray(nodes), self._view).tolist()
-        return nodes[0 if len(nodes) == 1 else break_tie(nodes, need, self._view.topology)]
+            nodes = keep_fewest_leaders(nodes, self._view)
+        at = 0 if len(nodes) == 1 else break_tie(nodes, need, self._view.topology)
+        return nodes.item(at)
 
     def _find_near(self, found: AllowedClasses, old: int) -> _Nearest:
         """Find the classes for a replica that replaces one in class `old`, see `_Nearest`."""
@@ -393,7 +403,7 @@ class ClassIndex:
             nodes = nodes[self._match(kind, self._kinds[nodes])]
             pressure = self._view.pressure(nodes)
             least = pressure.min()
-            groups[kind] = LeastLoaded(float(least), nodes[pressure == least].tolist())
+            groups[kind] = LeastLoaded(float(least), nodes[pressure == least])
         return groups[kind]
 
     def _find_best(self, class_rules: Sequence[ClassRule], need: ReplicaRequest) -> AllowedClasses:
