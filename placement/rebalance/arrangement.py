@@ -206,7 +206,7 @@ class Arrangement:
             else:
                 tally.fill_nodes(0, np.where(self.eligible, self.load, 0))
         order = np.argsort(self.node, kind="stable")
-        bounds = np.searchsorted(self.node[order], np.arange(len(self.eligible) + 1))
+        bounds = np.cumsum(np.bincount(self.node + 1, minlength=len(self.eligible) + 1))
         self._order, self._bounds = order, bounds
         self._came: dict[int, list[int]] = {}
 

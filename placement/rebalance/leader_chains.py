@@ -106,16 +106,15 @@ class LeaderChains:
         levels = self._levels
         elements = levels.children(level, parent)
         elements = elements[tally.has_share(level, family, elements)]
-        same = np.full(len(elements), family)
-        relief = -tally.change_of(level, same, elements, -1)
-        burden = tally.change_of(level, same, elements, 1)
+        relief = -tally.change_of(level, family, elements, -1)
+        burden = tally.change_of(level, family, elements, 1)
         order = np.lexsort((elements, -relief))
         leading = find_leading(levels.of[level], self._leads)
         for giver in order[relief[order] > burden.min(initial=0)].tolist():
             if int(elements[giver]) not in leading:
                 yield elements[:0], None
                 continue
-            ends = np.isin(levels.of[level], elements[burden < relief[giver]])
+            ends = levels.mask_inside(level, elements[burden < relief[giver]])
             starts = levels.members(level, int(elements[giver]))
             ends[starts] = False
             yield starts, ends
@@ -127,6 +126,8 @@ class LeaderChains:
 
         Returns (item, old leader, new leader) for each link; empty if there is no path.
         """
+        if len(starts) > _REACHED and not self._leads.get(int(starts[0])):
+            return []  # of so many the loop below looks at the first alone
         came: dict[int, tuple[int, int] | None] = dict.fromkeys(starts.tolist())
         reached = list(came)
         for _ in range(_LINKS):

@@ -145,13 +145,14 @@ class LeaderBalancer:
         elements = elements[tally.has_share(level, family, elements)]
         if len(elements) < 2:
             return False
-        same = np.full(len(elements), family)
-        relief = -tally.change_of(level, same, elements, -1)
-        burden = tally.change_of(level, same, elements, 1)
-        pressure = self.tallies[EVERY].pressure(level, elements)
+        relief = -tally.change_of(level, family, elements, -1)
+        burden = tally.change_of(level, family, elements, 1)
         held = tally.counts[level][family, elements]
-        leading = find_leading(levels.of[level], self._on)
         givers = np.flatnonzero((held > 0) & (relief > burden.min()))
+        if not len(givers):
+            return False
+        pressure = self.tallies[EVERY].pressure(level, elements)
+        leading = find_leading(levels.of[level], self._on)
         order = np.lexsort((elements[givers], -pressure[givers], -relief[givers]))
         for giver in givers[order].tolist():
             source = int(elements[giver])
@@ -161,26 +162,19 @@ class LeaderBalancer:
             if source not in leading:
                 self._blocked.add(key)  # none of the shards in question is led there
                 continue
-            takers = {int(e): int(b) for e, b in zip(elements, burden, strict=True) if e != source}
-            takers = {e: b for e, b in takers.items() if relief[giver] > b}
+            takers = elements[(burden < relief[giver]) & (elements != source)]
             if self._hand_over(level, kind, family, source, takers):
                 return True
             self._blocked.add(key)
         return False
 
-    def _hand_over(
-        self, level: int, kind: int, family: int, source: int, takers: dict[int, int]
-    ) -> bool:
-        """Move the best leadership of the source element to one of the takers.
-
-        `takers`: elements with the increase of the objective that one more leader causes there.
-        """
+    def _hand_over(self, level: int, kind: int, family: int, source: int, takers: Integers) -> bool:
+        """Move the best leadership of the source element to one of the elements `takers`."""
         levels, tally = self._arrangement.levels, self.tallies[kind]
         givers = levels.members(level, source)
         givers = givers[tally.counts[-1][family, givers] > 0]
         load = self.tallies[EVERY].pressure(levels.last, givers)
-        wanted = np.zeros(levels.size(level), bool)
-        wanted[list(takers)] = True
+        wanted = levels.mask_inside(level, takers)
         for giver in givers[np.lexsort((givers, -load))][:_NODES].tolist():
             items = np.fromiter(self._on.get(giver, ()), np.int64)
             items = items[self._family[kind][items] == family]
@@ -195,25 +189,29 @@ class LeaderBalancer:
     ) -> Iterator[tuple[int, int]]:
         """Yield pairs of an item and its new leader that improve the level, best first.
 
-        The order is by the effect on this level, then on those below.
+        `wanted`: the nodes that may lead. The order is by the effect on this level, then on those
+        below.
         """
         levels = self._arrangement.levels
         heirs = self.members[items]
-        fits = (heirs != EMPTY) & (heirs != giver) & wanted[levels.of[level][heirs]]
+        fits = (heirs != EMPTY) & (heirs != giver) & wanted[heirs]
         which, column = np.nonzero(fits)
         if not len(which):
             return
         found, nodes = items[which], heirs[which, column]
+        first, every = self._costs(level, found, giver, nodes, GROUPS[0])
+        better = (first < 0) | ((first == 0) & (every < 0))
+        possible = better | ((first == 0) & (every == 0))
+        if not possible.any():
+            return
+        found, nodes, better = found[possible], nodes[possible], better[possible]
         costs = [
             cost
             for group in GROUPS
             for below in range(level, levels.last + 1)
             for cost in self._costs(below, found, giver, nodes, group)
         ]
-        settled = (costs[0] != 0) | (costs[1] != 0)
-        better = (costs[0] < 0) | ((costs[0] == 0) & (costs[1] < 0))
-        order = np.lexsort([found, nodes, *costs[::-1]])
-        order = order[(better | ~settled)[order]][:_SHARDS]
+        order = np.lexsort([found, nodes, *costs[::-1]])[:_SHARDS]
         for each in order.tolist():
             item, heir = int(found[each]), int(nodes[each])
             if better[each] or self._objective.is_lowered_by([(item, giver, heir)]):

@@ -138,12 +138,14 @@ class MovePairs:
 
     def _detour(self, level: int, kind: int, family: int, parent: int) -> bool:
         """Make the first detour of the family between elements inside `parent`."""
-        held = self._arrangement.tallies[kind].counts[-1][family]
-        between = np.flatnonzero((held > 0) & self._arrangement.eligible)
+        arrangement = self._arrangement
+        held = arrangement.tallies[kind].counts[-1][family]
+        between = np.flatnonzero((held > 0) & arrangement.eligible)
         between = between[np.lexsort((between, -held[between]))][:_BETWEEN]
-        items = {node: self._search.items_of(kind, family, node) for node in between.tolist()}
-        if not any(map(len, items.values())):
+        mine = arrangement.node[arrangement.free & (arrangement.family[kind] == family)]
+        if set(mine.tolist()).isdisjoint(between.tolist()):
             return False
+        items = {node: self._search.items_of(kind, family, node) for node in between.tolist()}
         return any(
             self._detour_over_third(level, kind, family, starts, items, ends)
             for starts, ends in self._uneven_nodes(level, kind, family, parent)
@@ -171,9 +173,8 @@ class MovePairs:
             ends = ends[self._arrangement.eligible[ends]]
             return self._search.rank_nodes(level, kind, family, ends, 1)[:_NODES]
 
-        same = np.full(len(elements), family)
-        relief = -tally.change_of(level, same, elements, -1)
-        burden = tally.change_of(level, same, elements, 1)
+        relief = -tally.change_of(level, family, elements, -1)
+        burden = tally.change_of(level, family, elements, 1)
         for giver in np.lexsort((elements, -relief))[:_NODES].tolist():
             for taker in np.lexsort((elements, burden))[:_NODES].tolist():
                 if giver != taker and relief[giver] > burden[taker]:

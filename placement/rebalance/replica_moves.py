@@ -129,11 +129,13 @@ class ReplicaBalancer:
         if len(elements) < 2 or self.budget.moves == 0:
             self.budget.reached |= len(elements) >= 2
             return False
-        same = np.full(len(elements), family)
-        relief = -tally.change_of(level, same, elements, -1)
-        burden = tally.change_of(level, same, elements, 1)
+        held, movable = tally.counts[level][family, elements], self.find_movable(level)
+        able = elements[(held > 0) & movable[elements]]
+        burden = tally.change_of(level, family, elements, 1)
+        if (-tally.change_of(level, family, able, -1)).max(initial=0) <= burden.min():
+            return False  # what may move gives less relief than it is a burden anywhere
+        relief = -tally.change_of(level, family, elements, -1)
         pressure = self._pressure(level, elements)
-        held = tally.counts[level][family, elements]
         givers = np.lexsort((elements, -pressure, -relief))
         givers = givers[held[givers] > 0][:_PAIRS]
         takers = np.lexsort((elements, pressure, burden))[:_PAIRS]
@@ -141,7 +143,6 @@ class ReplicaBalancer:
             givers, takers = self._order_equals(
                 elements, givers, takers, (relief, pressure), (burden, pressure)
             )
-        movable = self.find_movable(level)
         for giver in givers.tolist():
             if not movable[elements[giver]]:
                 continue

@@ -7,6 +7,7 @@ stream that only compare two nodes are answered without the rest of the stream.
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -33,10 +34,15 @@ class RuleGate:
 
     def __init__(self, arrangement: Arrangement, required_only: bool = False) -> None:
         self._arrangement, self._required_only = arrangement, required_only
-        self._nodes = arrangement.levels.nodes.tolist()
         self._columns: dict[Scope, list[int]] = {}
         self._live: dict[tuple[Scope, int], set[int]] = {}
         self._known: dict[tuple[int, int, _Pattern], int] = {}
+
+    @cached_property
+    def _nodes(self) -> list[int]:
+        """List the nodes by rank; a search that finds nothing to do asks for none."""
+        nodes: list[int] = self._arrangement.levels.nodes.tolist()
+        return nodes
 
     @property
     def leader_matters(self) -> bool:

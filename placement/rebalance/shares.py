@@ -97,6 +97,13 @@ class LevelShares:
             self._members[key] = np.flatnonzero(self.of[level] == element)
         return self._members[key]
 
+    def mask_inside(self, level: int, elements: Integers) -> Mask:
+        """Mask the nodes inside one of the elements."""
+        found = np.zeros(self.size(level), bool)
+        found[elements] = True
+        inside: Mask = found if level == self.last else found[self.of[level]]
+        return inside
+
 
 def levels_of(topology: Topology, apart: bool = False) -> LevelShares:
     """Return the levels of a fleet, cached until a node's attributes change.
@@ -124,6 +131,19 @@ class ShareWeights:
             np.maximum(upper[:, above], 1)
             for upper, above in zip([self.own[0], *self.own], levels.parent, strict=False)
         ]
+
+    @cached_property
+    def largest_shares(self) -> list[tuple[Integers, Integers]]:
+        """By level, kind and element above: the largest weight inside it, and its whole weight."""
+        found = []
+        for own, whole, above in zip(self.own, self.whole, self._levels.parent, strict=True):
+            size = int(above.max(initial=-1)) + 1
+            largest, weight = (np.ones((len(own), size), np.int64) for _ in range(2))
+            for kind in range(len(own)):
+                np.maximum.at(largest[kind], above, own[kind])
+                weight[kind, above] = whole[kind]
+            found.append((largest, weight))
+        return found
 
     @cached_property
     def scales(self) -> list[Integers]:
@@ -176,8 +196,11 @@ class FamilyCounts:
 
     def fill_nodes(self, family: int, sizes: Integers) -> None:
         """Add `sizes` replicas of one family, a number for every node."""
-        for of, counts in zip(self.levels.of, self.counts, strict=True):
-            counts[family] += np.bincount(of, sizes, counts.shape[1]).astype(np.int64)
+        for level in reversed(self._levels):
+            self.counts[level][family] += sizes
+            # From here on by the elements of the level above.
+            above = self.levels.parent[level]
+            sizes = _sum_by(above, sizes, self.levels.size(level - 1)) if level else sizes
         self._uneven.clear()
 
     def move(self, family: int, source: int, target: int, size: int) -> None:
@@ -194,7 +217,7 @@ class FamilyCounts:
             self._changed[level].update(changed)
 
     def bands(
-        self, level: int, families: Integers, elements: Integers
+        self, level: int, families: Integers | int, elements: Integers
     ) -> tuple[Integers, Integers]:
         """Compute the fewest and most replicas of each pair of family and element."""
         kinds = self.kinds[families]
@@ -212,14 +235,15 @@ class FamilyCounts:
     def change_of(
         self,
         level: int,
-        families: Integers,
+        families: Integers | int,
         elements: Integers,
         more: Integers | int,
         strict: bool = False,
     ) -> Integers:
         """Compute the change of each pair's squared distance with `more` replicas in it.
 
-        The count of the element above stays the same; `strict`: without slack.
+        `families`: one for each element, or one for all. The count of the element above stays the
+        same; `strict`: without slack.
         """
         least, most = self.bands(level, families, elements)
         if not strict:
@@ -266,18 +290,31 @@ class FamilyCounts:
         found: dict[tuple[int, int], int] = {}
         for first in range(0, len(self.kinds), _ROWS):
             rows = slice(first, first + _ROWS)
-            kinds = self.kinds[rows]
-            held = self.counts[level - 1][rows][:, parent]
-            whole = self._weights.whole[level][kinds]
-            off = self.counts[level][rows] * whole - held * self._weights.own[level][kinds]
-            # Only what is a whole replica off can be outside a band, and few are.
-            row, element = np.nonzero(np.abs(off) >= whole)
+            kinds, counts = self.kinds[rows], self.counts[level][rows]
+            # Only what is a whole replica off can be outside a band: it has replicas, or a share of
+            # at least one, which no element has inside most of those above for a small family.
+            above = self.counts[level - 1][rows]
+            largest, least = self._weights.largest_shares[level]
+            some = counts > 0
+            full = above * largest[kinds] >= least[kinds]
+            if full.any():
+                some |= full[:, parent]
+            if not some.any():
+                continue
+            row, element = np.divmod(np.flatnonzero(some), counts.shape[1])
+            held, kind = above[row, parent[element]], kinds[row]
+            whole = self._weights.whole[level][kind, element]
+            off = counts[row, element] * whole - held * self._weights.own[level][kind, element]
+            far = np.abs(off) >= whole
+            if not far.any():
+                continue
+            row, element = row[far], element[far]
             outside = self._distances(level, first + row, element)
             sums = np.zeros((len(kinds), self.levels.size(level - 1)), np.int64)
             np.add.at(sums.reshape(-1), row * sums.shape[1] + parent[element], outside)
-            rows_off, above = np.nonzero(sums)
-            keys = zip((first + rows_off).tolist(), above.tolist(), strict=True)
-            found.update(zip(keys, sums[rows_off, above].tolist(), strict=True))
+            rows_off, uneven = np.nonzero(sums)
+            keys = zip((first + rows_off).tolist(), uneven.tolist(), strict=True)
+            found.update(zip(keys, sums[rows_off, uneven].tolist(), strict=True))
         return found
 
     def skews(self) -> list[int]:
@@ -310,15 +347,21 @@ class FamilyCounts:
         return self._scaled(level, families, elements, outside)
 
     def _scaled(
-        self, level: int, families: Integers, elements: Integers, distances: Integers
+        self, level: int, families: Integers | int, elements: Integers, distances: Integers
     ) -> Integers:
         """Scale the distances of pairs, where they count more in elements of less weight."""
         if self._scales is None:
             return distances
-        return distances * self._scales[level][self.kinds[families], elements]
+        scaled: Integers = distances * self._scales[level][self.kinds[families], elements]
+        return scaled
 
     def _loosen(
-        self, level: int, families: Integers, elements: Integers, least: Integers, most: Integers
+        self,
+        level: int,
+        families: Integers | int,
+        elements: Integers,
+        least: Integers,
+        most: Integers,
     ) -> tuple[Integers, Integers]:
         """Widen the bands by the slack.
 
@@ -337,7 +380,7 @@ class FamilyCounts:
         return least - slack, most + slack
 
     def _fleet_bands(
-        self, level: int, families: Integers, elements: Integers
+        self, level: int, families: Integers | int, elements: Integers
     ) -> tuple[Integers, Integers]:
         """Compute the band of each pair by the element's share of all that its fleet has."""
         fleet = self.levels.fleet[level][elements]
