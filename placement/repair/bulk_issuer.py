@@ -1,8 +1,9 @@
 """Issues the moves of many shards that lack a replica and need nothing else, one stage for all.
 
 After the death of a node the limits let hundreds of such moves begin at once. What `MoveIssuer`
-does for one shard after the other is done here in three stages: what each shard asks for; where its
-replica goes, which depends on the moves before it; and the writing of all moves. Whatever takes
+does for one shard after the other is done here in three stages: what shards that have lost the same
+ask for; where the replica of each goes, which depends on the moves before it; and the writing of
+all moves. Whatever takes
 more than the choice among classes of equal nodes is left to `MoveIssuer`.
 """
 
@@ -11,31 +12,43 @@ from typing import NamedTuple
 
 from placement.allocator import ReplicaRequest, View, choose_by_class
 from placement.assignments import EMPTY
+from placement.diagnosis import live_slots
 from placement.model import Cause, Reason
 from placement.moves import OpenMove
 from placement.repair.actions import ActionFinder, NoMoveReasons, RepairAction
 from placement.repair.issuer import BatchMoves, MoveIssuer, make_move
 from placement.repair.needs import RepairScope, ShardNeeds
-from placement.repair.targets import ask_classes
-from placement.repair.throttle import copy_source
+from placement.repair.targets import ShardCase, ask_alike, ask_classes
+from placement.repair.throttle import nearest_source
 from placement.state import ClusterState
 
 
-class _Vacancy(NamedTuple):
-    """What a shard lacks: the action that fills its first empty slot, and who may take it.
+# Stands for a live node in what tells the needs of shards of one policy apart.
+_ALIVE = EMPTY - 1
 
-    `request` is None where `MoveIssuer` has to find that out.
+
+class _Vacancy(NamedTuple):
+    """What shards of one policy lack that have lost the same: where the others live does not count.
+
+    - `action`: fills their first empty slot.
+    - `live`: slots of live replicas.
+    - `case`, `request`: those of one of the shards; `request` is None where `MoveIssuer` has to
+      find out who may take the replica.
     """
 
-    needs: ShardNeeds
     action: RepairAction
-    removed: int
-    size: int
+    live: list[int]
+    case: ShardCase
     request: ReplicaRequest | None
 
 
-# A vacancy with the target of its replica and the node that it is copied from.
-_Filled = tuple[_Vacancy, int, int]
+class _Filled(NamedTuple):
+    """A shard whose move is counted, with what it lacked, its target, and the copy's source."""
+
+    needs: ShardNeeds
+    action: RepairAction
+    target: int
+    source: int
 
 
 class BulkIssuer:
@@ -46,6 +59,7 @@ class BulkIssuer:
     ) -> None:
         self._state, self._scope, self._batch, self._issuer = state, scope, batch, issuer
         self._actions = ActionFinder(scope)
+        self._vacancies: dict[tuple[int, ...], _Vacancy] = {}
 
     def issue(self, shards: Sequence[int], view: View) -> list[tuple[int, NoMoveReasons | None]]:
         """Issue a move for each of the shards, in their order, until the limits have no more room.
@@ -55,62 +69,79 @@ class BulkIssuer:
         done: list[tuple[int, NoMoveReasons | None]] = []
         filled: list[_Filled] = []
         room = self._issuer.throttle.room(self._batch.count)
-        for vacancy in [self._vacancy_of(shard) for shard in shards]:
+        for shard in shards:
             if not room or self._issuer.throttle.all_receive_enough(view):
                 break
             reasons: NoMoveReasons | None = None
-            found = self._fill(vacancy, view)
-            if isinstance(found, Reason):
-                reasons = {Cause.UNDER_REPLICATED: found}
-            elif found is not None:
+            found = self._fill(self._scope.needs(shard), view)
+            if isinstance(found, _Filled):
                 filled.append(found)
+            elif found is not None:
+                reasons = {Cause.UNDER_REPLICATED: found}
             else:
                 self._write(filled)
                 filled = []
-                reasons = self._issuer.issue(vacancy.needs.shard, view)
+                reasons = self._issuer.issue(shard, view)
             room -= reasons is None
-            done.append((vacancy.needs.shard, reasons))
+            done.append((shard, reasons))
         self._write(filled)
         return done
 
-    def _vacancy_of(self, shard: int) -> _Vacancy:
-        needs = self._scope.needs(shard)
-        action = self._actions.fill_first(needs)
-        apart = shard in self._batch.superseded or not self._state.configuration.acked
-        request = None if apart else ask_classes(needs.case, action.slot, self._state.topology)
-        size = self._state.bytes_of(shard) or 0
-        return _Vacancy(needs, action, needs.nodes[action.slot], size, request)
+    def _vacancy_of(self, needs: ShardNeeds) -> _Vacancy:
+        """Find what a shard lacks, once for all that lack the same."""
+        stream, is_dead = needs.stream, self._state.topology.is_dead
+        key = (
+            id(stream.policy),
+            stream.spec.replication_factor,
+            *[node if node == EMPTY or is_dead(node) else _ALIVE for node in needs.nodes],
+        )
+        found = self._vacancies.get(key)
+        if found is None:
+            action, case = self._actions.fill_first(needs), needs.case
+            # A target that one shard avoids for a while is its own affair.
+            case = case._replace(backed_off_targets=frozenset())
+            request = ask_classes(case, action.slot, self._state.topology)
+            live = live_slots(needs.nodes, self._state.topology)
+            found = self._vacancies[key] = _Vacancy(action, live, case, request)
+        return found
 
-    def _fill(self, vacancy: _Vacancy, view: View) -> _Filled | Reason | None:
+    def _fill(self, needs: ShardNeeds, view: View) -> _Filled | Reason | None:
         """Choose target and source, and count the move; a Reason if a limit forbids it now.
 
         None if nodes are not told apart by class, or none of them can take the replica.
         """
-        needs, _, removed, size, request = vacancy
-        case, throttle = needs.case, self._issuer.throttle
-        if request is None:
+        state, throttle, shard, nodes = self._state, self._issuer.throttle, needs.shard, needs.nodes
+        action, live, case, request = self._vacancy_of(needs)
+        apart = shard in self._batch.superseded or not state.configuration.acked
+        if request is None or apart or state.backed_off_targets(shard):
             return None
+        number = state.table.number_of(shard)
+        request = ask_alike(request, needs.stream.spec, number, nodes)
         target = choose_by_class(case.rules, case.policy, request, view)
         if target is None:
             return None
-        source = copy_source(self._state, needs.shard, needs.nodes, target)
+        removed, size = nodes[action.slot], state.bytes_of(shard) or 0
+        source = nearest_source(state, shard, [nodes[slot] for slot in live], target)
         limit = throttle.limit_exceeded(removed, target, source, size)
         if limit is not None:
             return limit
         if removed != EMPTY:
             view.remove(removed)
         view.add(target)
-        self._state.ledger.count(removed, target, source, 1)
+        state.ledger.count(removed, target, source, 1)
         throttle.count(source, target, 1, size)
         if throttle.receives_enough(target, size):
             view.set_busy(target, True)
-        return vacancy, target, source
+        return _Filled(needs, action, target, source)
 
     def _write(self, filled: Sequence[_Filled]) -> None:
         """Record the moves, which are counted already, in plan, ledger and records."""
         state = self._state
-        for (needs, action, removed, _, _), target, source in filled:
-            move = make_move(state, needs, action, target, source, None)
+        for needs, action, target, source in filled:
+            move, removed = (
+                make_move(state, needs, action, target, source, None),
+                needs.nodes[action.slot],
+            )
             state.table.set(needs.shard, action.slot, target)
             state.moves.open_counted(OpenMove(move, needs.shard, removed, target, source))
             state.moves.publish(move)

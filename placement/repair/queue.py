@@ -132,7 +132,7 @@ class ThrottledShards:
 
     def drop(self, shards: Collection[int]) -> None:
         """Remove shards from the queue."""
-        for known in (self._priorities, self._node, self._line_of):
+        for known in filter(None, (self._priorities, self._node, self._line_of)):
             for shard in known.keys() & shards:
                 del known[shard]
 
@@ -216,7 +216,7 @@ class RepairQueue:
 
     def drop(self, shards: Collection[int]) -> None:
         """Remove shards from the queue, whatever they wait for."""
-        for known in (self._ready, self._waiting_for_source, self.unfixable):
+        for known in filter(None, (self._ready, self._waiting_for_source, self.unfixable)):
             known.difference_update(shards)
         self.throttled.drop(shards)
 

@@ -285,6 +285,27 @@ def ask_classes(case: ShardCase, slot: int, topology: Topology) -> ReplicaReques
     return need if can_choose_by_class(STRATEGIES[case.policy.strategy], need) else None
 
 
+def ask_alike(
+    need: ReplicaRequest, spec: StreamSpec, shard: int, nodes: Sequence[int]
+) -> ReplicaRequest:
+    """Make the request of `ask_classes` for another shard of its policy, without other shards'
+    nodes, that has lost the same slots; `nodes`: its own, by slot."""
+    return ReplicaRequest(
+        spec.stream,
+        shard,
+        need.slot,
+        need.replication_factor,
+        [nodes[slot] for slot in need.slots],
+        need.stream_nodes,
+        need.nodes,
+        nodes[need.slot],
+        frozenset([node for node in nodes if node != EMPTY]),
+        spec.token(shard),
+        slots=need.slots,
+        shards=spec.shards,
+    )
+
+
 def _extend(
     case: ShardCase, slot: int, kept: list[int], held: frozenset[int], mask: Mask, view: View
 ) -> int | Reason:

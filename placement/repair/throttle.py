@@ -7,6 +7,7 @@ the fleet has room, the issuer before it writes a move whether its nodes have.
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from placement.allocator import View
@@ -42,23 +43,29 @@ def copy_source(state: ClusterState, shard: int, nodes: Sequence[int], target: i
     """
     if target == EMPTY:
         return EMPTY
-    topology = state.topology
-    live = [nodes[slot] for slot in live_slots(nodes, topology)]
+    return nearest_source(
+        state, shard, [nodes[slot] for slot in live_slots(nodes, state.topology)], target
+    )
+
+
+def nearest_source(state: ClusterState, shard: int, live: list[int], target: int) -> int:
+    """Choose as `copy_source` does among the nodes of a shard that live, for a target."""
     behind = state.sync.nodes_of(shard)
     if behind:
         live = [node for node in live if node not in behind] or live
     if len(live) < 2:
         return live[0] if live else EMPTY
-    most = state.configuration.limits.max_copies_from_node
-    place, copied = topology.locations, state.ledger.copied
-    to, sends = place[target], [copied.get(node, 0) for node in live]
-    ranked = [
-        (sent >= most, -place[node].common_depth(to), sent)
-        for node, sent in zip(live, sends, strict=True)
+    most, topology = state.configuration.limits.max_copies_from_node, state.topology
+    place, copied = topology.locations, state.ledger.copied.get
+    to = place[target]
+    ranks = [
+        (copied(node, 0) >= most, -place[node].common_depth(to), copied(node, 0)) for node in live
     ]
-    best = min(ranked)
-    first = [node for node, rank in zip(live, ranked, strict=True) if rank == best]
-    return first[0] if len(first) == 1 else min(first, key=topology.order().__getitem__)
+    best = min(ranks)
+    if ranks.count(best) == 1:
+        return live[ranks.index(best)]
+    first = [node for node, rank in zip(live, ranks, strict=True) if rank == best]
+    return min(first, key=topology.order().item)
 
 
 class Throttle:
@@ -237,7 +244,7 @@ class Throttle:
         ends = sorted((int(domains[source]), int(domains[target])))
         return None if ends[0] == ends[1] else (ends[0], ends[1])
 
-    @property
+    @cached_property
     def _counts_bytes(self) -> bool:
         limits = self._state.configuration.limits
         bounds = limits.max_bytes_open, limits.max_bytes_per_node, limits.max_bytes_per_domain_pair

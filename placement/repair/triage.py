@@ -60,7 +60,10 @@ class ShardTriage:
 
 
 def _find_counts(sorted_by_counts: dict[Counts, set[int]], shard: int) -> Counts | None:
-    return next((counts for counts, shards in sorted_by_counts.items() if shard in shards), None)
+    for counts, shards in sorted_by_counts.items():
+        if shard in shards:
+            return counts
+    return None
 
 
 def triage(
