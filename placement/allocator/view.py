@@ -69,7 +69,7 @@ class View:
         # The nodes by class (`node_classes`), notified of every change.
         self.class_indexes: Any = None
         self._begin = sum_by_pool(topology, self.load)
-        self._weight = topology.weight
+        self._weight, self._eligible = topology.weight, topology.eligible
 
     def fork(self) -> "View":
         """Copy the view, so that a plan can be tried and dropped."""
@@ -154,7 +154,7 @@ class View:
 
     def _count(self, node: int, more: int) -> None:
         self.load[node] += more
-        if self.levels and self.topology.eligible[node]:
+        if self.levels and self._eligible[node]:
             for level in self.levels.values():
                 level.count(node, more)
         self._notify(node)

@@ -21,7 +21,8 @@ from placement.diagnosis import (
 from placement.model import AdministrativeState, Cause, Code, Liveness, MoveKind, Reason
 from placement.repair.colocation import is_leaving
 from placement.repair.needs import RepairScope, ShardNeeds
-from placement.repair.targets import ShardCase, best_improving_move, score
+from placement.repair.shard_case import ShardCase, score
+from placement.repair.targets import best_improving_move
 from placement.rules import Strength
 from placement.topology import LEAF, Topology
 

@@ -18,10 +18,10 @@ from placement.moves import OpenMove
 from placement.repair.actions import ActionFinder, NoMoveReasons, RepairAction
 from placement.repair.issuer import BatchMoves, MoveIssuer, make_move
 from placement.repair.needs import RepairScope, ShardNeeds
-from placement.repair.targets import ShardCase, ask_alike, ask_classes
+from placement.repair.shard_case import ShardCase
+from placement.repair.targets import ask_alike, ask_classes
 from placement.repair.throttle import nearest_source
 from placement.state import ClusterState
-
 
 # Stands for a live node in what tells the needs of shards of one policy apart.
 _ALIVE = EMPTY - 1

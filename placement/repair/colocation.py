@@ -13,7 +13,7 @@ from itertools import combinations
 from placement.allocator import View
 from placement.diagnosis import shared_nodes
 from placement.model import AdministrativeState
-from placement.repair.targets import ShardCase, score
+from placement.repair.shard_case import ShardCase, score
 from placement.rules import RuleSet
 from placement.state import ClusterState, Stream
 from placement.topology import Topology

@@ -11,7 +11,7 @@ from typing import Any
 from placement.diagnosis import live_slots
 from placement.model import RepairMode
 from placement.repair.needs import RepairScope
-from placement.repair.targets import score
+from placement.repair.shard_case import score
 from placement.rules import Strength
 from placement.state import ClusterState
 

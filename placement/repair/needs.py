@@ -15,7 +15,7 @@ from placement.diagnosis import kept_slots, live_slots
 from placement.model import AdministrativeState, Cause, MoveKind, RepairMode
 from placement.moves import OpenMove
 from placement.repair.colocation import Colocation, is_admitted
-from placement.repair.targets import ShardCase
+from placement.repair.shard_case import ShardCase
 from placement.rules import Rule, RuleSet, Strength
 from placement.state import ClusterState, Stream
 from placement.topology import Topology

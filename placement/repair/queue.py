@@ -132,8 +132,8 @@ class ThrottledShards:
 
     def drop(self, shards: Collection[int]) -> None:
         """Remove shards from the queue."""
-        for known in filter(None, (self._priorities, self._node, self._line_of)):
-            for shard in known.keys() & shards:
+        for known in (self._priorities, self._node, self._line_of):
+            for shard in known.keys() & shards if known else ():
                 del known[shard]
 
     def first(self) -> Priority | None:

@@ -13,6 +13,7 @@ first `SEEN_MAX`, which are not published.
 """
 
 import json
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -127,6 +128,17 @@ def of_violations(violations: tuple[Violation, ...]) -> int:
     `hash_with_keys` adds stream and shard.
     """
     return hash64("\x1f".join(["violations", *[_join_fields(each[2:]) for each in violations]]))
+
+
+def of_each_violations(found: Iterable[tuple[Violation, ...]]) -> Iterator[int]:
+    """Yield `of_violations` of each shard's, found once for those alike that follow each other."""
+    last: list[tuple[Any, ...]] | None = None
+    hashed = 0
+    for violations in found:
+        content = [each[2:] for each in violations]
+        if content != last:
+            last, hashed = content, of_violations(violations)
+        yield hashed
 
 
 def of_load(load: ShardLoad) -> int:

@@ -5,7 +5,7 @@ Assignments are collected: within one batch a shard is published once, so that i
 exactly one. Of the facts it changes none.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from itertools import repeat
 from operator import add
 from typing import Any
@@ -189,7 +189,12 @@ class Publisher:
         keys, shards = self._streams.keys_and_shards(changed)
         self._columns.epochs[shards] += 1
         nodes, opened = self._table.padded_rows(shards), self._ledger.by_shard
-        busy = self._shards_with_extras(keys, shards.tolist())
+        in_roles = self._streams_with_roles({name for name, _ in keys})
+        busy = [
+            (row, shard)
+            for row, (shard, (name, _)) in enumerate(zip(shards.tolist(), keys, strict=True))
+            if shard in opened or name in in_roles
+        ]
         for row, shard in busy:
             if shard in opened:
                 opened[shard].put_source_back(nodes[row])
@@ -208,7 +213,7 @@ class Publisher:
         made = make_records(Assignment, zip(*columns, strict=False))
         extras = np.zeros(len(made), np.uint64)
         for row, shard in busy:
-            made[row] = self._add_extras(shard, lists[row], made[row])
+            made[row] = self._add_extras(shard, lists[row], made[row], in_roles)
             extras[row] = digest.of_extras(made[row])
         self._hash_assignments(shards, there.sum(axis=1), nodes[there], extras)
         self.ready.assignments.update(zip(keys, made, strict=True))
@@ -237,31 +242,25 @@ class Publisher:
         self._digest.exchange(columns.assignments[shards], hashes)
         columns.assignments[shards] = hashes
 
-    def _shards_with_extras(
-        self, keys: Sequence[ShardKey], shards: Sequence[int]
-    ) -> list[tuple[int, int]]:
-        """Find the shards with an open move or with roles: their rows and indexes."""
-        opened, in_roles = self._ledger.by_shard, set()
-        for name in {name for name, _ in keys}:
-            policy = self._streams[name].policy
-            if policy is not None and self._streams.role_copies(policy):
-                in_roles.add(name)
-        return [
-            (row, shard)
-            for row, shard in enumerate(shards)
-            if shard in opened or (in_roles and keys[row][0] in in_roles)
-        ]
+    def _streams_with_roles(self, names: Iterable[str]) -> set[str]:
+        """Find the streams whose shards have replicas with a role of their own."""
+        policies = ((name, self._streams[name].policy) for name in names)
+        return {name for name, each in policies if each and self._streams.role_copies(each)}
 
-    def _add_extras(self, shard: int, nodes: Sequence[int], plain: Assignment) -> Assignment:
-        """Add a shard's open move and the roles of its replicas to its assignment."""
+    def _add_extras(
+        self, shard: int, nodes: Sequence[int], plain: Assignment, in_roles: Container[str]
+    ) -> Assignment:
+        """Add a shard's open move, and the roles of its replicas if its stream is `in_roles`."""
         name, number, epoch, replicas, adding, removing, move_id, now, _, uid = plain
         if opened := self._ledger.by_shard.get(shard):
             move = opened.move
             adding = (move.add,) if move.add else ()
             removing = (move.remove,) if move.remove else ()
             move_id = move.move_id
-        stream = self._streams[name]
-        roles = role_names(stream.policy, stream.copies, nodes, self._topology)
+        roles = None
+        if name in in_roles:
+            stream = self._streams[name]
+            roles = role_names(stream.policy, stream.copies, nodes, self._topology)
         shown = (adding, removing, move_id, now, roles, uid)
         return Assignment(name, number, epoch, replicas, *shown)
 
@@ -274,7 +273,7 @@ class Publisher:
             news = _find_news(self.violations.get(shard, ()), now)
             if news is not None:
                 said[shard] = self.ready.violations[key] = news
-        contents = map(digest.of_violations, said.values())
+        contents = digest.of_each_violations(said.values())
         self._keep_violations([*said], [*said.values()], np.fromiter(contents, np.uint64))
 
     def publish_same_violation(

@@ -9,6 +9,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable, Iterable
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -357,13 +358,13 @@ class Topology:
         condition = (self.liveness[node], self.administrative[node], self.guard[node])
         self.set_condition(node, *condition)
 
-    def occupied_domains(self, scopes: Iterable[Scope]) -> dict[Scope, set[int]]:
+    def occupied_domains(self, scopes: Iterable[Scope]) -> dict[Scope, frozenset[int]]:
         """List the domains of each scope in which a node counts for rules."""
-        found = {}
-        for scope in scopes:
-            domains = self.domain_of(scope)[self.counts_for_rules]
-            found[scope] = set(np.flatnonzero(np.bincount(domains[domains >= 0])).tolist())
-        return found
+        return {s: self.derive(("occupied", s), partial(self._occupied, s), True) for s in scopes}
+
+    def _occupied(self, scope: Scope) -> frozenset[int]:
+        there = self.domain_of(scope)[self.counts_for_rules]
+        return frozenset(np.flatnonzero(np.bincount(there[there >= 0])).tolist())
 
     def for_diagnosis(self) -> "Topology":
         """Make a view of the same nodes in which those are eligible that count for rules."""

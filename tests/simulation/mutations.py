@@ -33,7 +33,7 @@ from placement.repair import (
 from placement.repair.actions import ActionFinder
 from placement.repair.issuer import MoveIssuer
 from placement.repair.needs import ShardNeeds
-from placement.repair.targets import RuleScore
+from placement.repair.shard_case import RuleScore
 from placement.rules import AtMost, Even, ExclusiveNodes, NodeLoads
 from placement.state import ClusterState, LoadLog, MoveLog
 from placement.topology import Topology

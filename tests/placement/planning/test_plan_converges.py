@@ -22,7 +22,7 @@ from placement.model import (
 )
 from placement.planning import PlanPhase, StreamSnapshot, plan
 from placement.policy import Policy, compile_policy
-from placement.repair.targets import ShardCase, score
+from placement.repair.shard_case import ShardCase, score
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
 from tests.builders.drawn import share

@@ -14,7 +14,7 @@ import pytest
 
 from placement.model import Liveness, NodeAttributes, StreamSpec
 from placement.policy import RULE_KINDS, Policy, compile_policy
-from placement.repair.targets import ShardCase, score
+from placement.repair.shard_case import ShardCase, score
 from placement.rules import (
     BalanceNodes,
     ColocateSlots,

@@ -147,6 +147,11 @@ def compare(kept, known):
             assert named[0] == named[1]
         live = [each.domain_names(scope, each.live_domains(scope)) for each in (kept, fresh)]
         assert live[0] == live[1]
+        occupied = [each.occupied_domains([scope])[scope] for each in (kept, fresh)]
+        counted = [
+            each.domain_names(scope, of) for each, of in zip((kept, fresh), occupied, strict=True)
+        ]
+        assert counted[0] == counted[1]
 
 
 def test_a_fleet_whose_nodes_come_and_go_for_good_takes_no_more_room_than_it_has():
