@@ -116,8 +116,8 @@ class BulkIssuer:
         if request is None or apart or state.backed_off_targets(shard):
             return None
         number = state.table.number_of(shard)
-        request = ask_alike(request, needs.stream.spec, number, nodes)
-        target = choose_by_class(case.rules, case.policy, request, view)
+        case = ShardCase(needs.stream.spec, case.policy, case.rules, number, nodes)
+        target = choose_by_class(case.rules, case.policy, ask_alike(case, request), view)
         if target is None:
             return None
         removed, size = nodes[action.slot], state.bytes_of(shard) or 0
@@ -138,10 +138,8 @@ class BulkIssuer:
         """Record the moves, which are counted already, in plan, ledger and records."""
         state = self._state
         for needs, action, target, source in filled:
-            move, removed = (
-                make_move(state, needs, action, target, source, None),
-                needs.nodes[action.slot],
-            )
+            move = make_move(state, needs, action, target, source, None)
+            removed = needs.nodes[action.slot]
             state.table.set(needs.shard, action.slot, target)
             state.moves.open_counted(OpenMove(move, needs.shard, removed, target, source))
             state.moves.publish(move)

@@ -24,7 +24,7 @@ from placement.allocator import (
     distance,
 )
 from placement.assignments import EMPTY
-from placement.model import Code, Reason, StreamSpec
+from placement.model import Code, Reason
 from placement.policy import Balance, Policy
 from placement.repair.shard_case import RuleScore, ShardCase, is_draining, score
 from placement.rules import (
@@ -135,7 +135,7 @@ def _find_candidate(case: ShardCase, slot: int, view: View, may_stay: bool) -> i
     if chosen is not None:
         return chosen
     kept = [s for s in case.live(topology) if s != slot]
-    held = frozenset([node for node in case.nodes if node != EMPTY])
+    held = _nodes_held(case)
     mask = candidates(policy, view)
     if case.backed_off_targets:
         mask = mask.copy()
@@ -164,29 +164,18 @@ def ask_classes(case: ShardCase, slot: int, topology: Topology) -> ReplicaReques
     if case.room > 1 or case.backed_off_targets:
         return None
     kept = [s for s in case.live(topology) if s != slot]
-    need = _request(case, slot, kept, frozenset([node for node in case.nodes if node != EMPTY]))
+    need = _request(case, slot, kept, _nodes_held(case))
     return need if can_choose_by_class(STRATEGIES[case.policy.strategy], need) else None
 
 
-def ask_alike(
-    need: ReplicaRequest, spec: StreamSpec, shard: int, nodes: Sequence[int]
-) -> ReplicaRequest:
-    """Make the request of `ask_classes` for another shard of its policy, without other shards'
-    nodes, that has lost the same slots; `nodes`: its own, by slot."""
-    return ReplicaRequest(
-        spec.stream,
-        shard,
-        need.slot,
-        need.replication_factor,
-        [nodes[slot] for slot in need.slots],
-        need.stream_nodes,
-        need.nodes,
-        nodes[need.slot],
-        frozenset([node for node in nodes if node != EMPTY]),
-        spec.token(shard),
-        slots=need.slots,
-        shards=spec.shards,
-    )
+def ask_alike(case: ShardCase, need: ReplicaRequest) -> ReplicaRequest:
+    """Make the request of `ask_classes` for another shard of its policy that has lost the replicas
+    in the same slots."""
+    return _request(case, need.slot, need.slots, _nodes_held(case))
+
+
+def _nodes_held(case: ShardCase) -> frozenset[int]:
+    return frozenset([node for node in case.nodes if node != EMPTY])
 
 
 def _extend(
@@ -202,7 +191,9 @@ def _extend(
     return found
 
 
-def _request(case: ShardCase, slot: int, kept: list[int], held: frozenset[int]) -> ReplicaRequest:
+def _request(
+    case: ShardCase, slot: int, kept: Sequence[int], held: frozenset[int]
+) -> ReplicaRequest:
     """Make the request for a node for the slot; the replicas in the slots `kept` stay."""
     return ReplicaRequest(
         case.spec.stream,
