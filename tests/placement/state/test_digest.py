@@ -8,8 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.hashing import digest64, hash64
-from placement.model import Assignment
-from placement.state.digest import hash_with_keys, of_assignments, of_extras
+from placement.model import Assignment, Code, Reason, Violation, ViolationClass
+from placement.state.digest import (
+    hash_with_keys,
+    of_assignments,
+    of_each_violations,
+    of_extras,
+    of_violations,
+)
 from tests.builders.drawn import examples
 
 STREAMS = [hash64(name) for name in ("", "orders", "payments")]
@@ -125,3 +131,21 @@ def test_assignments_of_a_shard_are_none_of_its_other_records() -> None:
     contents = (np.uint64(0), np.uint64(empty.epoch), np.uint64(hash64("assignment")))
     others = [int(hash_with_keys(each, streams, numbers)[0]) for each in contents]
     assert _hashes([empty])[0] not in others
+
+
+_SAID = st.builds(
+    lambda live, code, kind: Violation(
+        "s", 0, "replicas", "required", live, 3, kind, Reason(code, "why"), 7
+    ),
+    st.integers(1, 2),
+    st.sampled_from([Code.NODE_DEAD, Code.LIMIT_REACHED]),
+    st.sampled_from([ViolationClass.FIXABLE, ViolationClass.DEFERRED]),
+)
+
+
+@examples(100)
+@given(st.lists(st.lists(_SAID, max_size=2).map(tuple), max_size=8))
+def test_violations_of_many_shards_are_hashed_as_those_of_each(
+    found: list[tuple[Violation, ...]],
+) -> None:
+    assert [*of_each_violations(found)] == [*map(of_violations, found)]
