@@ -1,8 +1,11 @@
 """Goal: moves that are issued many at once are those that are issued one by one, in their order.
 
-Method: two nodes die that hold 75 shards each, with room for a few moves or for all; the same is
-decided by looking at each shard alone.
+Method: two nodes die that hold some hundred shards each, of streams with other policies and
+replication factors, with room for a few moves or for all; the same is decided by looking at each
+shard alone.
 """
+
+from typing import Any
 
 import pytest
 
@@ -26,6 +29,12 @@ from placement.repair.bulk_issuer import BulkIssuer
 NEVER = 1 << 40
 NODES, RACKS = 24, 8
 LIMITED = Limits(max_open=40, max_in_per_node=3)
+Stream = tuple[str, int, dict[str, Any] | None]
+# Fewer targets than for the streams that follow the default; node n3 is in the last of the zones.
+INSIDE: dict[str, Any] = {"strategy": "spread", "within": ["/z0", "/z1", "/z3"]}
+# Name, replication factor and policy.
+ALIKE: list[Stream] = [("a", 3, None), ("b", 3, None)]
+MIXED: list[Stream] = [*ALIKE, ("two", 2, None), ("inside", 3, INSIDE)]
 
 
 def node(number: int, at: int, liveness: Liveness = Liveness.UP) -> NodeChanged:
@@ -35,11 +44,14 @@ def node(number: int, at: int, liveness: Liveness = Liveness.UP) -> NodeChanged:
     return NodeChanged(at, f"n{number}", "a", at, liveness, attributes)
 
 
-def deaths(limits: Limits, acked: bool) -> list[Ready]:
+def deaths(limits: Limits, acked: bool, streams: list[Stream]) -> list[Ready]:
     """What is decided when two nodes die, one after the other, and moves end in between."""
     core = Reconciler(Configuration(levels=("zone", "rack"), limits=limits, acked=acked))
     core.apply([node(number, 1) for number in range(NODES)], 1)
-    core.apply([StreamCreated(2, name, 1, 300, 3) for name in ("a", "b")], 2)
+    created = [
+        StreamCreated(2, name, 1, 300, factor, policy=asked) for name, factor, asked in streams
+    ]
+    assert not core.apply(created, 2).refused
     found = [core.apply([node(3, 3, Liveness.DEAD)], 3)]
     opened = [move for move, _ in found[0].moves.values() if move.state is MoveState.ISSUED]
     ends = [
@@ -68,9 +80,9 @@ def test_moves_of_many_are_those_of_each(
     limits: Limits, acked: bool, classed_from: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_classes, "CLASSED_FROM", classed_from)
-    at_once = deaths(limits, acked)
+    at_once = deaths(limits, acked, MIXED)
     monkeypatch.setattr(triage, "TRIAGED_FROM", NEVER)
-    alone = deaths(limits, acked)
+    alone = deaths(limits, acked, MIXED)
     for many, each in zip(at_once, alone, strict=True):
         assert [*many.moves.items()] == [*each.moves.items()]
         assert many.assignments == each.assignments
@@ -88,5 +100,5 @@ def test_the_second_of_two_deaths_is_issued_at_once_too(monkeypatch: pytest.Monk
         return issue(self, shards, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(BulkIssuer, "issue", counted)
-    ready = deaths(LIMITED, True)
+    ready = deaths(LIMITED, True, ALIKE)
     assert asked[0] == len(ready[0].moves) == LIMITED.max_open
