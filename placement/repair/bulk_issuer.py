@@ -3,8 +3,7 @@
 After the death of a node the limits let hundreds of such moves begin at once. What `MoveIssuer`
 does for one shard after the other is done here in three stages: what shards that have lost the same
 ask for; where the replica of each goes, which depends on the moves before it; and the writing of
-all moves. Whatever takes
-more than the choice among classes of equal nodes is left to `MoveIssuer`.
+all moves. Whatever takes more than the choice among classes of equal nodes is left to `MoveIssuer`.
 """
 
 from collections.abc import Sequence
