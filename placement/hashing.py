@@ -48,7 +48,7 @@ def digests64(parts: tuple[str | int, ...], last: Iterable[str | int]) -> NDArra
 
 def stable_id(*parts: str | int) -> str:
     """Make a 128-bit identifier of the parts, as 32 hexadecimal digits."""
-    return blake2b("\x1f".join(map(str, parts)).encode(), digest_size=16).hexdigest()
+    return begin_stable_id("")("\x1f".join(map(str, parts)))
 
 
 def begin_stable_id(begun: str) -> Callable[[str], str]:

@@ -52,8 +52,8 @@ PACKED_SCHEMA = "topology_shard int, payload binary"
 # Each takes `socket.timeout.ms` at most; where no broker says for a minute where partitions end,
 # the query ends, and with it the process.
 OFFSETS_TRIES_MAX = 6
-# With the client's default of 500 a batch of 10,000 heartbeats takes twenty fetches, each with
-# three answers of the broker; all that a fetch of 1 MiB brings would not stay young on the heap.
+# A batch of 10,000 heartbeats takes five fetches, each with three answers of the broker, instead of
+# twenty with the client's default of 500: asking where a partition ends took 6 % of reading.
 POLL_RECORDS_MAX = 2_000
 
 

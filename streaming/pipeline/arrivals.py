@@ -29,7 +29,7 @@ _Place = tuple[str, int]
 SMALL_BATCH_RECORDS_MAX = 32
 # Heartbeats wait for one another as long as a tick, within these bounds: a batch takes 150 ms of a
 # core whatever is in it, and silence is judged by ticks. Beside 20,000 heartbeats a second a second
-# instead of half of one leaves 0.2 of a core to requests.
+# instead of half of one leaves 0.15 of a core to requests.
 HEARTBEATS_SECONDS_MIN, HEARTBEATS_SECONDS_MAX = 0.5, 1.0
 # While ticks alone arrive and no silence is judged they are read together, so many seconds' worth.
 # The application counts as behind after five.
