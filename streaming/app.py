@@ -45,9 +45,8 @@ from streaming.spark import (
     QueryFailed,
     StartingSession,
     close_session,
+    hold_scratch,
     is_session_open,
-    make_scratch,
-    remove_scratch,
 )
 from streaming.standby import Standby, StandbyOptions
 
@@ -201,15 +200,15 @@ class _Process:
         for (name, partition), end in ends.items():
             positions.setdefault(names[name], {})[partition] = end
         positions[NODES][PARTITION] -= 1
-        assert self._settings.checkpoint is not None
-        scratch = make_scratch(spark, self._settings.checkpoint, "rehearsal")
         began = time.monotonic()
 
         def stopping() -> bool:
             return self._stop.is_set() or standby.is_due or waiting.done()
 
-        came_through = rehearse(spark, self._settings, positions, scratch, stopping)
-        remove_scratch(spark, scratch)
+        checkpoint, cell = self._settings.checkpoint, full_name(self._settings.cell, self._at[1])
+        assert checkpoint is not None
+        with hold_scratch(spark, checkpoint, cell, None) as scratch:
+            came_through = rehearse(spark, self._settings, positions, scratch, stopping)
         if came_through:
             log_event(LogEvent.REHEARSED, seconds=round(time.monotonic() - began, 1))
         return came_through

@@ -38,7 +38,7 @@ from streaming.pipeline.queries import (
 from streaming.pipeline.ticks import Ticker
 from streaming.recovery import Recovered
 from streaming.settings import Settings
-from streaming.spark import QueryFailed, find_disk_fault, make_scratch
+from streaming.spark import QueryFailed, find_disk_fault, hold_scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,8 +80,6 @@ class RunningQueries:
         self._first_batch = threading.Event()
         self._failure: Exception | None = None
         self._stopping = False
-        assert settings.checkpoint is not None
-        self._scratch = make_scratch(spark, settings.checkpoint, f"epoch-{applier.writer_epoch}")
         self._traces = {n: BatchTrace(settings.trace.file, n) for n in (_NODES, _REQUESTS)}
         self._names = {full_name(topic, settings.topics.prefix): topic for topic in REQUEST_TOPICS}
         self._intake = LoadIntake()
@@ -94,7 +92,11 @@ class RunningQueries:
         """Decide until `stop` is set or an operator asks for a handover; returns whether he has."""
         sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
         tick_seconds = tick_interval_seconds(self._settings)
+        cell = full_name(self._settings.cell, self._settings.topics.prefix)
+        assert self._settings.checkpoint is not None
+        held = (self._spark, self._settings.checkpoint, cell, self._applier.writer_epoch)
         with (
+            hold_scratch(*held) as self._scratch,
             closing(NodeArrivals(*self._at, self._applier.positions, tick_seconds)) as self._nodes,
             closing(RequestArrivals(*self._at)) as self._requests,
         ):

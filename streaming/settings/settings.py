@@ -84,7 +84,7 @@ class Settings(BaseSettings):
     checkpoint: Annotated[Path | str | None, BeforeValidator(path_or_uri)] = Field(
         default=None,
         description="Scratch directory of Spark; every start makes a fresh checkpoint beneath it. "
-        "On a cluster a URI (hdfs://…, s3a://…, file:///…), for each process one of its own. "
+        "On a cluster a URI (hdfs://…, s3a://…, file:///…). Processes of a cell may share it. "
         "Empty: given by --checkpoint, or temporary with --embedded.",
     )
     levels: Annotated[list[Name], BeforeValidator(names_of_list)] = Field(

@@ -9,8 +9,7 @@ from streaming.spark.scratch import (
     QueryFailed,
     check_scratch,
     find_disk_fault,
-    make_scratch,
-    remove_scratch,
+    hold_scratch,
 )
 from streaming.spark.session import (
     StartingSession,
@@ -27,9 +26,8 @@ __all__ = [
     "check_scratch",
     "close_session",
     "find_disk_fault",
+    "hold_scratch",
     "is_session_open",
-    "make_scratch",
-    "remove_scratch",
     "session_options",
     "start_session",
 ]

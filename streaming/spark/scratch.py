@@ -2,18 +2,20 @@
 
 It is a directory of this machine, or, as a URI, one of any file system that Spark reaches; that one
 is made and cleared by Hadoop, inside the session. Nothing in it is read by a later start: state
-comes from the topics.
+comes from the topics. The active process and its standby may share it.
 """
 
 import os
-import shutil
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from errno import EACCES, EDQUOT, EFBIG, EIO, ENOSPC, EROFS, ESTALE
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streaming.errors import StreamingError
+from streaming.runtime import Scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,8 +26,9 @@ _DISK_FAULTS = tuple(
 )
 # A page: as little as the scratch directory has to have room for, for a start to be tried.
 _PROBE_BYTES = 4096
-# What earlier starts have left.
-_LEFT = ("epoch-*", "rehearsal-*")
+_KIND = "query"
+# A rehearsal takes a minute at most; machines' clocks are not apart by an hour.
+_REHEARSAL_NS_MAX = 3_600 * 10**9
 
 
 class QueryFailed(StreamingError):
@@ -49,40 +52,54 @@ def find_disk_fault(checkpoint: Path | str | None, said: str) -> QueryFailed | N
     return None if fault is None else _make_failure(checkpoint, fault)
 
 
-def make_scratch(spark: "SparkSession", checkpoint: Path | str, name: str) -> str:
-    """Name an empty directory that begins with `name`; those of earlier ones go.
+@contextmanager
+def hold_scratch(
+    spark: "SparkSession", checkpoint: Path | str, cell: str, writer_epoch: int | None
+) -> Iterator[str]:
+    """Name an empty directory for the checkpoints of queries, held within the block: another
+    process with the same scratch directory leaves it alone.
 
-    Raises QueryFailed where the file system of a URI does not serve.
+    What killed processes have left goes first. `cell`: with the topics' prefix, so that cells may
+    share a file system; `writer_epoch`: None for a rehearsal. Raises QueryFailed where the
+    directory, or the file system of a URI, does not serve.
     """
-    fresh = f"{name}-{time.time_ns()}"
     if isinstance(checkpoint, str):
-        _clear_remote(spark, checkpoint)
-        return f"{checkpoint.rstrip('/')}/{fresh}"
-    clear_scratch(checkpoint)
-    return str(checkpoint / fresh)
+        with _hold_remote(spark, checkpoint, cell, writer_epoch) as held:
+            yield held
+        return
+    try:
+        scratch = Scratch(_KIND, checkpoint)
+    except OSError as error:
+        raise _make_failure(checkpoint, error.strerror or str(error)) from error
+    with scratch:
+        yield str(scratch.path)
 
 
-def clear_scratch(checkpoint: Path) -> None:
-    """Remove what earlier starts have left in a directory of this machine."""
-    checkpoint.mkdir(parents=True, exist_ok=True)
-    for pattern in _LEFT:
-        for old in checkpoint.glob(pattern):
-            shutil.rmtree(old, ignore_errors=True)
+@contextmanager
+def _hold_remote(
+    spark: "SparkSession", checkpoint: str, cell: str, writer_epoch: int | None
+) -> Iterator[str]:
+    """No lock is there on a file system that Hadoop reaches. A writer's is left to the next writer,
+    behind which it can commit nothing any more; a rehearsal removes its own."""
+    place, made_at = checkpoint.rstrip("/"), time.time_ns()
+    if writer_epoch is None:
+        held = f"{place}/{cell}-rehearsal-{made_at}"
+        yield held
+        _ask(spark, held, lambda files, path, _: files.delete(path, True))
+        return
+    oldest = made_at - _REHEARSAL_NS_MAX
 
-
-def remove_scratch(spark: "SparkSession", scratch: str) -> None:
-    """Remove one that is needed no longer. Raises QueryFailed."""
-    _ask(spark, scratch, lambda files, path, _: files.delete(path, True))
-
-
-def _clear_remote(spark: "SparkSession", checkpoint: str) -> None:
     def clear(files: Any, place: Any, path: Any) -> None:
         files.mkdirs(place)
-        for pattern in _LEFT:
-            for old in files.globStatus(path(place, pattern)):
-                files.delete(old.getPath(), True)
+        for kind, bound in (("epoch", writer_epoch), ("rehearsal", oldest)):
+            for status in files.globStatus(path(place, f"{cell}-{kind}-*")):
+                found = status.getPath()
+                number = found.getName().removeprefix(f"{cell}-{kind}-").partition("-")[0]
+                if number.isdecimal() and int(number) < bound:
+                    files.delete(found, True)
 
     _ask(spark, checkpoint, clear)
+    yield f"{place}/{cell}-epoch-{writer_epoch}-{made_at}"
 
 
 def _ask(spark: "SparkSession", place: str, ask: Any) -> None:

@@ -5,7 +5,6 @@ again: none of it ends an application.
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from itertools import count
 from pathlib import Path
 
 import psutil
@@ -26,9 +25,8 @@ class Executors:
     application that decides."""
 
     def __init__(self, cluster: SparkCluster, archive: Path, shared: Path) -> None:
-        """`archive`: what `placer package` makes; `shared`: holds the checkpoints."""
+        """`archive`: what `placer package` makes; `shared`: is the scratch directory of all."""
         self._cluster, self._archive, self._shared = cluster, archive, shared
-        self._numbers = count()
         self._paused: list[psutil.Process] = []
         self._down: list[int] = []
         self._decides: Application | None = None
@@ -41,10 +39,9 @@ class Executors:
             "both": self._kill_workers,
         }
 
-    def next_settings(self) -> dict[str, str]:
-        """The environment of another application: a checkpoint of its own."""
-        place = self._shared / f"checkpoint-{next(self._numbers)}"
-        settings = self._cluster.settings(self._archive, place)
+    def settings(self) -> dict[str, str]:
+        """The environment of another application."""
+        settings = self._cluster.settings(self._archive, self._shared)
         return settings | {"PLACER_SPARK__TOPOLOGY_SHARDS": str(TOPOLOGY_SHARDS)}
 
     def mend(self, applications: list[Application], decides: Application) -> None:

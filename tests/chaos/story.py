@@ -100,7 +100,7 @@ class Chaos:
 
     def _settings(self) -> dict[str, str]:
         """The environment of the next application."""
-        return {} if self._executors is None else self._executors.next_settings()
+        return {} if self._executors is None else self._executors.settings()
 
     def _mend(self) -> None:
         """Return when nothing is missing from the last kill."""

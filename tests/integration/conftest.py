@@ -37,17 +37,17 @@ class System:
         self.outputs = Outputs(bootstrap, self.prefix)
         self._applications: list[Application] = []
 
-    def launch(self, *flags: str, checkpoint: Path | None = None, **settings: str) -> Application:
-        """Start an application, unless told otherwise with a checkpoint directory of its own; it
-        is not ready yet."""
-        checkpoint = checkpoint or self._scratch / f"checkpoint-{len(self._applications)}"
+    def launch(self, *flags: str, **settings: str) -> Application:
+        """Start an application, which is not ready yet. All have one scratch directory, as
+        processes with one configuration file do."""
+        checkpoint = self._scratch / "checkpoint"
         started = Application(self._through, self.prefix, checkpoint, settings, flags)
         self._applications.append(started)
         return started
 
-    def start(self, *flags: str, checkpoint: Path | None = None, **settings: str) -> Application:
+    def start(self, *flags: str, **settings: str) -> Application:
         """Start an application and wait until it is ready."""
-        started = self.launch(*flags, checkpoint=checkpoint, **settings)
+        started = self.launch(*flags, **settings)
         started.wait_ready()
         return started
 

@@ -19,7 +19,7 @@ from schemas.topics import CATALOGUE, DEAD_LETTERS, full_name
 from streaming.recovery import open_transactions
 from tests.integration.conftest import System
 from tests.systems.application import PATIENT, Application
-from tests.systems.damaged_scratch import KINDS, WAYS, damage
+from tests.systems.damaged_scratch import HELD, KINDS, WAYS, damage
 from tests.systems.poison import NEARLY_A_MIB, POISON
 from tests.systems.waiting import until
 
@@ -53,8 +53,8 @@ def running(system: System) -> list[Application]:
 
 
 def restarted(system: System, running: list[Application]) -> Application:
-    """The next one, on the same checkpoint directory."""
-    running.append(system.start(checkpoint=running[-1].checkpoint, **PATIENT))
+    """The next one, with the same scratch directory."""
+    running.append(system.start(**PATIENT))
     return running[-1]
 
 
@@ -100,8 +100,8 @@ def test_f11_f15_scratch_that_is_damaged_in_every_way_makes_no_difference(
     assert damage(checkpoint) > len(KINDS) * len(WAYS)
     # As many state stores as an older setting asked for would be another difference.
     shards = {"PLACER_SPARK__TOPOLOGY_SHARDS": "2"}
-    running.append(system.start(checkpoint=checkpoint, **PATIENT, **shards))
-    assert len([*checkpoint.glob("epoch-*/state")]) == 1
+    running.append(system.start(**PATIENT, **shards))
+    assert len([*checkpoint.glob(f"{HELD}/nodes/state")]) == 1
     assert (len(outputs.of("decisions.v1")), outputs.marker["digest"]) == (said, digest)
     system.inputs.stream("undamaged")
     placed_once(system, "undamaged", 1)
@@ -187,14 +187,14 @@ def test_f1_f10_f14_killed_behind_the_commit_with_older_scratch_and_input_delete
     _, offset = system.inputs.stream("gone")
     name = full_name("streams.v1", system.prefix)
     client.delete_records({TopicPartition(name, 0): offset + 1})
-    refused = system.launch(checkpoint=checkpoint, **PATIENT)
+    refused = system.launch(**PATIENT)
     assert refused.wait_end() == 3, refused.output
     assert f"{name}-0 has offsets {offset + 1} to" in refused.printed
     assert "placer run --accept-gap" in refused.printed
 
     shutil.rmtree(checkpoint)
     shutil.copytree(older, checkpoint)
-    running.append(system.start("--accept-gap", checkpoint=checkpoint, **PATIENT))
+    running.append(system.start("--accept-gap", **PATIENT))
     assert "GAP_ACCEPTED" in running[-1].printed
     system.inputs.stream("after")
     placed_once(system, "after", 1)

@@ -64,9 +64,9 @@ def supervised(
     return started
 
 
-def pair_settings(cluster: SparkCluster, archive: Path, checkpoint: Path) -> dict[str, str]:
-    settings = SETTINGS | PATIENT | cluster.settings(archive, checkpoint)
-    return settings | {"PLACER_STANDBY__INSTANCE": checkpoint.name}
+def pair_settings(cluster: SparkCluster, archive: Path, scratch: Path, name: str) -> dict[str, str]:
+    settings = SETTINGS | PATIENT | cluster.settings(archive, scratch)
+    return settings | {"PLACER_STANDBY__INSTANCE": name}
 
 
 def foreign_files(process: psutil.Process) -> list[str]:
@@ -173,7 +173,7 @@ def test_a_pair_shares_a_cluster(
     apply_topics(system.bootstrap, system.prefix, 1, partitions={NODES: 4})
 
     def launch(name: str) -> Application:
-        return system.launch("--ha", **pair_settings(cluster, archive, tmp_path / "shared" / name))
+        return system.launch("--ha", **pair_settings(cluster, archive, tmp_path / "shared", name))
 
     with (
         SparkCluster(tmp_path / "cluster", applications=applications) as cluster,

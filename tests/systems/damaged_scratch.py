@@ -8,14 +8,17 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-# Kinds of files, by where they are in a query's directory.
+# A process's directory, from where its scratch directory is.
+HELD = "placer-query-*"
+# Kinds of files, by where they are in a process's directory: those of the query on nodes, which
+# alone has state.
 KINDS = {
-    "offsets": "offsets/[0-9]*",
-    "commits": "commits/[0-9]*",
-    "state": "state/**/*.changelog",
-    "state's schema": "state/**/_stateSchema/**/*",
-    "metadata": "metadata",
-    "state's metadata": "state/**/_metadata/**/*",
+    "offsets": "nodes/offsets/[0-9]*",
+    "commits": "nodes/commits/[0-9]*",
+    "state": "nodes/state/**/*.changelog",
+    "state's schema": "nodes/state/**/_stateSchema/**/*",
+    "metadata": "nodes/metadata",
+    "state's metadata": "nodes/state/**/_metadata/**/*",
 }
 
 
@@ -55,7 +58,7 @@ WAYS: tuple[Callable[[Path], None], ...] = (cut, empty, flip, remove, remove_alo
 
 def damage(checkpoint: Path) -> int:
     """Damage what a start has left in its scratch directory; returns in how many ways."""
-    (query,) = checkpoint.glob("epoch-*")
+    (query,) = checkpoint.glob(HELD)
     number = 0
     for kind, pattern in KINDS.items():
         for way in WAYS:
@@ -66,8 +69,8 @@ def damage(checkpoint: Path) -> int:
             assert files, f"no file of the {kind} in {query}"
             way(max(files))
     # Whole, but not ours; and something that is no directory.
-    (checkpoint / "epoch-0-0").mkdir()
-    (checkpoint / "epoch-0-0" / "metadata").write_text('{"id":"not ours"}')
-    (checkpoint / "epoch-0-1").write_text("no directory")
+    (checkpoint / "placer-query-0").mkdir()
+    (checkpoint / "placer-query-0" / "metadata").write_text('{"id":"not ours"}')
+    (checkpoint / "placer-query-1").write_text("no directory")
     shutil.rmtree(query)
     return number + 2
