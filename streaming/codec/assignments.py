@@ -156,6 +156,8 @@ def _is_plain(text: bytes, records: int) -> bool:
 @cache
 def _make_column_reader() -> _ReadColumns | None:
     """The reader of lines as columns; None where Arrow is not installed."""
+    import numpy as np
+
     try:
         import pyarrow as pa
         import pyarrow.json as pj
@@ -178,6 +180,8 @@ def _make_column_reader() -> _ReadColumns | None:
     reading = pj.ReadOptions(block_size=_BLOCK_BYTES)
     # Arrow's own pool would keep some 40 MiB of what it has allocated.
     pool = pa.system_memory_pool()
+    # Arrow's `to_numpy` would import pandas, which takes 0.4 s and 40 MiB.
+    as_numpy: Any = np.from_dlpack
 
     def read(text: bytes) -> AssignmentColumns | None:
         try:
@@ -195,12 +199,12 @@ def _make_column_reader() -> _ReadColumns | None:
         of_stream, of_node = columns["stream"].dictionary_encode(), nodes.dictionary_encode()
         return AssignmentColumns(
             of_stream.dictionary.to_pylist(),
-            of_stream.indices.to_numpy(),
-            columns["shard"].to_numpy(),
-            columns["epoch"].to_numpy(),
-            replicas.value_lengths().to_numpy(),
+            as_numpy(of_stream.indices),
+            as_numpy(columns["shard"]),
+            as_numpy(columns["epoch"]),
+            as_numpy(replicas.value_lengths()),
             of_node.dictionary.to_pylist(),
-            of_node.indices.to_numpy(),
+            as_numpy(of_node.indices),
         )
 
     return read
