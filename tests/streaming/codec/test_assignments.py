@@ -4,6 +4,7 @@ The blocks are small here, so that a few records are enough to be read as column
 """
 
 import random
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -265,6 +266,16 @@ def test_two_that_make_up_for_each_other_are_read_alone() -> None:
     ):
         assert assignments._parse_columns(b"\n".join(block), len(block)) is None
         assert any(isinstance(each, Fault) for each in read_together(block))
+
+
+def test_pandas_is_not_imported_for_columns() -> None:
+    code = (
+        "from streaming.codec import assignments; import sys; "
+        f"read = assignments._parse_columns({GOOD!r}, 1); "
+        "print(read is not None, 'pandas' in sys.modules)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.split() == ["True", "False"]
 
 
 def test_few_are_read_without_arrow(monkeypatch: pytest.MonkeyPatch, arrow: list[int]) -> None:
