@@ -190,6 +190,15 @@ class AssignmentTable:
         found: NDArray[np.int32] = self._slot_node[self._shard_base[shards][:, None] + slots]
         return found.astype(np.int64)
 
+    def lists(self, shards: Sequence[int]) -> list[list[int]]:
+        """List the planned nodes of shards as `nodes` does."""
+        index = np.asarray(shards, np.int64)
+        factors = self._shard_factor[index]
+        if (factors != factors[:1]).any():
+            return [self.nodes(shard) for shard in shards]
+        found: list[list[int]] = self.rows(index).tolist()
+        return found
+
     def padded_rows(self, shards: NDArray[np.int64]) -> NDArray[np.int64]:
         """Read `rows` of shards of any length, EMPTY behind the slots of shorter ones."""
         factors = self._shard_factor[shards]

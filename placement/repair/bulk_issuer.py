@@ -9,6 +9,8 @@ all moves. Whatever takes more than the choice among classes of equal nodes is l
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from placement.allocator import ReplicaRequest, View, choose_by_class
 from placement.assignments import EMPTY
 from placement.diagnosis import live_slots
@@ -59,6 +61,7 @@ class BulkIssuer:
         self._state, self._scope, self._batch, self._issuer = state, scope, batch, issuer
         self._actions = ActionFinder(scope)
         self._vacancies: dict[tuple[int, ...], _Vacancy] = {}
+        self._gone = frozenset([EMPTY, *np.flatnonzero(state.topology.dead).tolist()])
 
     def issue(self, shards: Sequence[int], view: View) -> list[tuple[int, NoMoveReasons | None]]:
         """Issue a move for each of the shards, in their order, until the limits have no more room.
@@ -67,12 +70,13 @@ class BulkIssuer:
         """
         done: list[tuple[int, NoMoveReasons | None]] = []
         filled: list[_Filled] = []
-        room = self._issuer.throttle.room(self._batch.count)
-        for shard in shards:
-            if not room or self._issuer.throttle.all_receive_enough(view):
+        throttle = self._issuer.throttle
+        room = throttle.room(self._batch.count)
+        for needs in self._scope.needs_of_all(shards):
+            if not room or throttle.all_receive_enough(view):
                 break
             reasons: NoMoveReasons | None = None
-            found = self._fill(self._scope.needs(shard), view)
+            found = self._fill(needs, view)
             if isinstance(found, _Filled):
                 filled.append(found)
             elif found is not None:
@@ -80,19 +84,19 @@ class BulkIssuer:
             else:
                 self._write(filled)
                 filled = []
-                reasons = self._issuer.issue(shard, view)
+                reasons = self._issuer.issue(needs.shard, view)
             room -= reasons is None
-            done.append((shard, reasons))
+            done.append((needs.shard, reasons))
         self._write(filled)
         return done
 
     def _vacancy_of(self, needs: ShardNeeds) -> _Vacancy:
         """Find what a shard lacks, once for all that lack the same."""
-        stream, is_dead = needs.stream, self._state.topology.is_dead
+        stream, gone = needs.stream, self._gone
         key = (
             id(stream.policy),
             stream.spec.replication_factor,
-            *[node if node == EMPTY or is_dead(node) else _ALIVE for node in needs.nodes],
+            *[node if node in gone else _ALIVE for node in needs.nodes],
         )
         found = self._vacancies.get(key)
         if found is None:
@@ -115,8 +119,8 @@ class BulkIssuer:
         if request is None or apart or state.backed_off_targets(shard):
             return None
         number = state.table.number_of(shard)
-        case = ShardCase(needs.stream.spec, case.policy, case.rules, number, nodes)
-        target = choose_by_class(case.rules, case.policy, ask_alike(case, request), view)
+        request = ask_alike(request, needs.stream.spec, number, nodes)
+        target = choose_by_class(case.rules, case.policy, request, view)
         if target is None:
             return None
         removed, size = nodes[action.slot], state.bytes_of(shard) or 0

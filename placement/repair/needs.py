@@ -5,6 +5,7 @@ repair, the actions, and the violations that are published. `row` puts other nod
 the shard, so that a plan without its open move is judged like any other.
 """
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -71,6 +72,11 @@ class RepairScope:
     def needs(self, shard: int) -> "ShardNeeds":
         """Return what a shard needs as it is planned to stand now."""
         return ShardNeeds(self, shard, self.state.table.nodes(shard))
+
+    def needs_of_all(self, shards: Sequence[int]) -> list["ShardNeeds"]:
+        """Return what each of the shards needs as they are planned to stand now."""
+        lists = self.state.table.lists(shards)
+        return [ShardNeeds(self, *each) for each in zip(shards, lists, strict=True)]
 
     def broken_rules(self, stream: Stream, case: ShardCase) -> tuple[Rule, ...]:
         """Return the rules that repair sees to and that a shard breaks.

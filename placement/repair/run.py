@@ -189,9 +189,8 @@ class RepairRun:
         self._add_shifted()
         queue.drop(self._looked)
         after = triage(state, self._scope, self._looked, as_planned=True)
-        keyed = [
-            (key, self._scope.needs(shard)) for key, shard in state.streams.with_keys(self._looked)
-        ]
+        keys, shards = state.streams.keys_and_shards(self._looked)
+        keyed = [*zip(keys, self._scope.needs_of_all(shards.tolist()), strict=True)]
         found: list[tuple[int, tuple[str, int], tuple[Violation, ...]]] = []
         for key, needs in keyed:
             shard = needs.shard

@@ -24,7 +24,7 @@ from placement.allocator import (
     distance,
 )
 from placement.assignments import EMPTY
-from placement.model import Code, Reason
+from placement.model import Code, Reason, StreamSpec
 from placement.policy import Balance, Policy
 from placement.repair.shard_case import RuleScore, ShardCase, is_draining, score
 from placement.rules import (
@@ -41,6 +41,8 @@ from placement.wording import format_wait
 
 # Kinds are numbered by what tells them apart as long as that fits, then anew.
 _NUMBERS_MAX = 1 << 62
+
+_NO_NODE = frozenset([EMPTY])
 
 
 def find_alternatives(
@@ -168,14 +170,29 @@ def ask_classes(case: ShardCase, slot: int, topology: Topology) -> ReplicaReques
     return need if can_choose_by_class(STRATEGIES[case.policy.strategy], need) else None
 
 
-def ask_alike(case: ShardCase, need: ReplicaRequest) -> ReplicaRequest:
+def ask_alike(
+    need: ReplicaRequest, spec: StreamSpec, shard: int, nodes: Sequence[int]
+) -> ReplicaRequest:
     """Make the request of `ask_classes` for another shard of its policy that has lost the replicas
     in the same slots."""
-    return _request(case, need.slot, need.slots, _nodes_held(case))
+    return ReplicaRequest(
+        spec.stream,
+        shard,
+        need.slot,
+        need.replication_factor,
+        [nodes[slot] for slot in need.slots],
+        need.stream_nodes,
+        need.nodes,
+        nodes[need.slot],
+        frozenset(nodes) - _NO_NODE,
+        spec.token(shard),
+        slots=need.slots,
+        shards=spec.shards,
+    )
 
 
 def _nodes_held(case: ShardCase) -> frozenset[int]:
-    return frozenset([node for node in case.nodes if node != EMPTY])
+    return frozenset(case.nodes) - _NO_NODE
 
 
 def _extend(
