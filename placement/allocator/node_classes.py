@@ -189,8 +189,10 @@ class LeastLoaded:
 
     def update(self, node: int, pressure: float) -> bool:
         """Take account of a node's new load per weight; False if the group has to be found anew."""
-        if pressure <= self.pressure:
-            return False
+        return pressure > self.pressure and self.remove(node)
+
+    def remove(self, node: int) -> bool:
+        """Take a node out; False if the group has to be found anew."""
         self.nodes = self.nodes[self.nodes != node]
         return len(self.nodes) > 0
 
@@ -311,28 +313,35 @@ class ClassIndex:
         kind = _NEAR if self._tells_near and not view.is_crowded(node) else 0
         if is_open:
             kind |= _OPEN if view.busy[node] else _OPEN | _IDLE
-        groups = self._least_loaded_of.get(its_class)
         if kind != before:
             self._kind_of[node] = kind
             self._recount(its_class, before, kind)
-            if groups:
-                groups.clear()
-        elif groups:
-            pressure = float(view.pressure(node))
-            for each in [
-                each for each, group in groups.items() if not group.update(node, pressure)
-            ]:
-                del groups[each]
+        groups = self._least_loaded_of.get(its_class)
+        if groups:
+            self._regroup(groups, node, before, kind)
 
     def _recount(self, its_class: int, before: int, now: int) -> None:
         """Count a node of the class that has become another kind."""
-        self._nearest.clear()
         for kind, counts in self._counts.items():
             had = counts[its_class]
-            counts[its_class] += self._match(kind, now) - self._match(kind, before)
-            if kind in (_OPEN, _IDLE) and bool(had) != bool(counts[its_class]):
-                self._all = None if kind == _OPEN else self._all
-                self._idlest.clear()
+            has = counts[its_class] = had + self._match(kind, now) - self._match(kind, before)
+            if bool(had) != bool(has):
+                self._nearest.clear()
+                if kind in (_OPEN, _IDLE):
+                    self._all = None if kind == _OPEN else self._all
+                    self._idlest.clear()
+
+    def _regroup(self, groups: dict[int, LeastLoaded], node: int, before: int, now: int) -> None:
+        """Take account of a node whose load or kind has changed in the groups of its class."""
+        pressure = float(self._view.pressure(node))
+        for kind, group in [*groups.items()]:
+            was, may = self._match(kind, before), self._match(kind, now)
+            if was and may:
+                left = group.update(node, pressure)
+            else:
+                left = not may and (not was or group.remove(node))
+            if not left:
+                del groups[kind]
 
     @staticmethod
     def _match(kind: int, kinds: Any) -> Any:

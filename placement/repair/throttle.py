@@ -58,14 +58,15 @@ def nearest_source(state: ClusterState, shard: int, live: list[int], target: int
     most, topology = state.configuration.limits.max_copies_from_node, state.topology
     place, copied = topology.locations, state.ledger.copied.get
     to = place[target]
-    ranks = [
-        (copied(node, 0) >= most, -place[node].common_depth(to), copied(node, 0)) for node in live
-    ]
-    best = min(ranks)
-    if ranks.count(best) == 1:
-        return live[ranks.index(best)]
-    first = [node for node, rank in zip(live, ranks, strict=True) if rank == best]
-    return min(first, key=topology.order().item)
+    best, first = None, live
+    for node in live:
+        copies = copied(node, 0)
+        rank = (copies >= most, -place[node].common_depth(to), copies)
+        if best is None or rank < best:
+            best, first = rank, [node]
+        elif rank == best:
+            first.append(node)
+    return first[0] if len(first) == 1 else min(first, key=topology.order().item)
 
 
 class Throttle:
