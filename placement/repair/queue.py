@@ -11,6 +11,7 @@ All of it follows from what is published, so that a rebuilt reconciler holds the
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
+from itertools import compress
 
 import numpy as np
 
@@ -34,29 +35,32 @@ class Line:
     `front` is the priority of the first that has not left the line, as of the last look.
     """
 
-    def __init__(self, rank: int, live: int, members: Sequence[tuple[ShardKey, int]]) -> None:
-        """Line up at least one shard, with their keys; `rank` and `live` are their priority's."""
-        self._rank, self._live, self.members = rank, live, members
+    def __init__(
+        self, rank: int, live: int, keys: Sequence[ShardKey], shards: Sequence[int]
+    ) -> None:
+        """Line up at least one shard; `rank` and `live` are those of their priority."""
+        self._rank, self._live, self._keys, self.shards = rank, live, keys, shards
         self._step_to(0)
 
     def __lt__(self, other: "Line") -> bool:
         return self.front < other.front
 
     def __len__(self) -> int:
-        return len(self.members) - self._at
+        return len(self.shards) - self._at
 
     def advance(self, line_of: Mapping[int, "Line"]) -> bool:
         """Step to the first shard that still stands in this line; returns whether there is one."""
-        at, members = self._at, self.members
-        while at < len(members) and line_of.get(members[at][1]) is not self:
+        at, shards = self._at, self.shards
+        while at < len(shards) and line_of.get(shards[at]) is not self:
             at += 1
-        if at < len(members):
+        if at < len(shards):
             self._step_to(at)
-        return at < len(members)
+        return at < len(shards)
 
     def close_up(self, line_of: Mapping[int, "Line"]) -> bool:
         """Keep the shards that still stand in this line; returns whether there are any."""
-        self.members = [each for each in self.members if line_of.get(each[1]) is self]
+        kept = [line_of.get(shard) is self for shard in self.shards]
+        self._keys, self.shards = [*compress(self._keys, kept)], [*compress(self.shards, kept)]
         self._at = 0
         return self.advance(line_of)
 
@@ -65,10 +69,10 @@ class Line:
     ) -> list[int]:
         """List up to `most` shards before `end` that still stand in this line."""
         found: list[int] = []
-        for at in range(self._at, len(self.members)):
+        for at in range(self._at, len(self.shards)):
             if len(found) == most or (end is not None and end < self._priority(at)):
                 break
-            shard = self.members[at][1]
+            shard = self.shards[at]
             if line_of.get(shard) is self:
                 found.append(shard)
         return found
@@ -77,8 +81,7 @@ class Line:
         self._at, self.front = at, self._priority(at)
 
     def _priority(self, at: int) -> Priority:
-        key, shard = self.members[at]
-        return Priority(self._rank, self._live, *key, shard)
+        return Priority(self._rank, self._live, *self._keys[at], self.shards[at])
 
 
 class ThrottledShards:
@@ -122,9 +125,8 @@ class ThrottledShards:
 
     def put_line(self, line: Line) -> None:
         """Queue the shards of a new line, wherever they stood before."""
-        shards = [shard for _, shard in line.members]
-        self.drop(shards)
-        self._line_of.update(dict.fromkeys(shards, line))
+        self.drop(line.shards)
+        self._line_of.update(dict.fromkeys(line.shards, line))
         heappush(self._lines, line)
         if sum(map(len, self._lines)) > 2 * len(self._line_of) + _STALE_MAX:
             self._lines = [each for each in self._lines if each.close_up(self._line_of)]
@@ -226,15 +228,15 @@ class RepairQueue:
         return bool(self._ready)
 
     def put_under_replicated(
-        self, members: Sequence[tuple[ShardKey, int]], live: int, behind: bool
+        self, keys: Sequence[ShardKey], shards: Sequence[int], live: int, behind: bool
     ) -> None:
         """Queue shards that lack replicas and break no rule, given in the order of their keys.
 
         They have `live` replicas; `behind` also for the source.
         """
-        self.throttled.put_line(Line(UNDER_REPLICATED, live, members))
+        self.throttled.put_line(Line(UNDER_REPLICATED, live, keys, shards))
         if behind:
-            self._waiting_for_source.update(shard for _, shard in members)
+            self._waiting_for_source.update(shards)
 
     def reclassify(self, needs: ShardNeeds, seen: ShardTriage, key: tuple[str, int]) -> None:
         """Queue a shard by its present obstacle (none, limits or the fleet), or drop it.

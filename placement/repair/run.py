@@ -6,6 +6,7 @@ everything found out anew.
 """
 
 from collections import defaultdict
+from itertools import compress
 
 from placement.allocator import View
 from placement.assignments import EMPTY
@@ -46,7 +47,7 @@ class RepairRun:
         # Why others are not led by the replica that should lead them.
         self._leaders_wait: dict[int, Reason] = {}
         # Shards that wait without a look, by the numbers of their replicas, and why they do.
-        self._queued: dict[Counts, list[tuple[ShardKey, int]]] = defaultdict(list)
+        self._queued: dict[Counts, list[tuple[list[ShardKey], list[int]]]] = defaultdict(list)
         self._stopped = self._full
 
     def run(self) -> None:
@@ -170,13 +171,14 @@ class RepairRun:
             alone |= seen.successors.keys()
         queued = {counts: shards - alone for counts, shards in seen.under_replicated.items()}
         lines = [
-            (self._state.streams.with_keys(shards), counts)
+            (*self._state.streams.keys_and_shards(shards), counts)
             for counts, shards in queued.items()
             if shards
         ]
-        for members, counts in sorted(lines, key=lambda line: line[0][0]):
-            self._queue.put_under_replicated(members, counts[0], behind)
-            self._queued[counts].extend(members)
+        for keys, index, counts in sorted(lines, key=lambda line: line[0][0]):
+            members: list[int] = index.tolist()
+            self._queue.put_under_replicated(keys, members, counts[0], behind)
+            self._queued[counts].append((keys, members))
         return set().union(*queued.values())
 
     def _has_room(self) -> bool:
@@ -204,10 +206,12 @@ class RepairRun:
         state.publisher.publish_violations(found)
         for key, needs in keyed:
             queue.reclassify(needs, after, key)
-        for (live, factor), members in self._queued.items():
+        for (live, factor), lines in self._queued.items():
             example = reporter.missing_replicas(live, factor, self._stopped)
-            left = [each for each in members if each[1] not in self._looked]
-            state.publisher.publish_same_violation(left, example)
+            for keys, members in lines:
+                left = [shard not in self._looked for shard in members]
+                waiting = [*compress(keys, left)], [*compress(members, left)]
+                state.publisher.publish_same_violation(*waiting, example)
 
     def _add_shifted(self) -> None:
         """Add the shards in need of streams whose shards depend on one that has changed."""

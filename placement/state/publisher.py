@@ -6,7 +6,7 @@ exactly one. Of the facts it changes none.
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from itertools import repeat
+from itertools import compress, repeat
 from operator import add
 from typing import Any
 
@@ -280,24 +280,24 @@ class Publisher:
         self._keep_violations([*said], [*said.values()], np.fromiter(contents, np.uint64))
 
     def publish_same_violation(
-        self, shards: Sequence[tuple[ShardKey, int]], example: Violation
+        self, keys: Sequence[ShardKey], shards: Sequence[int], example: Violation
     ) -> None:
         """Publish for each of the shards that it breaks one rule, as in `example`."""
-        known = self.violations.keys() & [shard for _, shard in shards]
+        known = self.violations.keys() & shards
         if known:
             self.publish_violations(
                 (shard, key, (Violation._make(key + example[2:]),))
-                for key, shard in shards
+                for key, shard in zip(keys, shards, strict=True)
                 if shard in known
             )
-            shards = [each for each in shards if each[1] not in known]
-        keys, indexes = zip(*shards, strict=True) if shards else ((), ())
+            new = [shard not in known for shard in shards]
+            keys, shards = [*compress(keys, new)], [*compress(shards, new)]
         fields = map(add, keys, repeat(tuple(example[2:])))
         # Each is the only violation of its shard: `zip` makes a tuple of it.
         said = [*zip(make_records(Violation, fields), strict=False)]
         self.ready.violations.update(zip(keys, said, strict=True))
         content = np.uint64(digest.of_violations((example,)))
-        self._keep_violations(indexes, said, content)
+        self._keep_violations(shards, said, content)
 
     def _keep_violations(
         self,

@@ -1,6 +1,7 @@
 """Shards that wait: the most urgent first, and none for a node that has no room."""
 
 import random
+from collections.abc import Sequence
 
 from placement.assignments import EMPTY
 from placement.repair.priority import Priority
@@ -15,6 +16,11 @@ def take(waiting: ThrottledShards) -> int:
     return first.shard
 
 
+def line(rank: int, live: int, numbers: Sequence[int]) -> Line:
+    """Line up shards of one stream, each with its number for index."""
+    return Line(rank, live, [("s", number) for number in numbers], numbers)
+
+
 def test_shards_wait_in_the_order_of_their_priority():
     waiting = ThrottledShards(set[int]().__contains__)
     for shard in range(1_000):
@@ -23,8 +29,8 @@ def test_shards_wait_in_the_order_of_their_priority():
         waiting.drop([shard])
     for shard in range(1, 1_000, 4):
         waiting.put(Priority(9, 0, "s", shard, shard))
-    waiting.put_line(Line(0, 0, [(("a", 2), 2)]))
-    waiting.put_line(Line(9, 0, [(("s", 1), 1), (("s", 5), 5), (("s", 9), 9)]))
+    waiting.put_line(Line(0, 0, [("a", 2)], [2]))
+    waiting.put_line(Line(9, 0, [("s", 1), ("s", 5), ("s", 9)], [1, 5, 9]))
     assert len(waiting) == 501
     expected = sorted(
         (
@@ -60,7 +66,7 @@ def test_a_shard_waits_in_one_place():
     waiting.put(priority)
     waiting.put(priority, 7)
     assert waiting.first() is None
-    waiting.put_line(Line(0, 1, [(("a", 0), 10)]))
+    waiting.put_line(Line(0, 1, [("a", 0)], [10]))
     assert waiting.first() == priority
     waiting.put(priority, 7)
     waiting.drop([10])
@@ -72,14 +78,14 @@ def test_shards_of_one_line_are_found_together():
     waiting = ThrottledShards(set[int]().__contains__)
     waiting.put(Priority(0, 2, "s", 5, 5))
     assert waiting.front_of_line(9, None) == []
-    waiting.put_line(Line(0, 2, [(("s", each), each) for each in (1, 2, 3, 4, 6, 7)]))
+    waiting.put_line(line(0, 2, [1, 2, 3, 4, 6, 7]))
     assert waiting.front_of_line(2, None) == [1, 2]
     waiting.drop([1, 3])
     assert waiting.front_of_line(9, None) == [2, 4]
     assert waiting.front_of_line(9, Priority(0, 2, "s", 3, 3)) == [2]
     waiting.drop([5])
     assert waiting.front_of_line(9, None) == [2, 4, 6, 7]
-    waiting.put_line(Line(0, 2, [(("s", 3), 3)]))
+    waiting.put_line(line(0, 2, [3]))
     assert waiting.front_of_line(9, None) == [2]
     waiting.put(Priority(0, 1, "s", 6, 6))
     assert waiting.front_of_line(9, None) == []
@@ -88,9 +94,8 @@ def test_shards_of_one_line_are_found_together():
 
 def test_lines_that_are_left_are_dropped():
     waiting = ThrottledShards(set[int]().__contains__)
-    members = [(("s", shard), shard) for shard in range(100)]
     for _ in range(100):
-        waiting.put_line(Line(0, 2, members))
+        waiting.put_line(line(0, 2, range(100)))
     assert (len(waiting), len(waiting._lines) < 10) == (100, True)
     assert [take(waiting) for _ in range(100)] == [*range(100)]
 
@@ -113,9 +118,7 @@ def test_random_histories_against_a_list():
             closed ^= {rng.choice([1, 2])}
         elif action == "line":
             members = sorted(rng.sample(range(40), rng.randrange(1, 12)))
-            waiting.put_line(
-                Line(priority.cause_rank, 1, [(("s", each), each) for each in members])
-            )
+            waiting.put_line(line(priority.cause_rank, 1, members))
             for each in members:
                 known[each] = (Priority(priority.cause_rank, 1, "s", each, each), EMPTY)
         open_now = [each for each, at in known.values() if at not in closed]
