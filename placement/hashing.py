@@ -5,7 +5,7 @@ A retried batch, a replay and a rebuild must recompute the same bytes: neither P
 vectorised splitmix64 over the digests of the nodes; both are the same on every machine.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -79,11 +79,14 @@ def scores(seed: int, node_digests: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return mix(node_digests ^ np.uint64(seed))
 
 
-def lowest(seed: int, node_digests: NDArray[np.uint64], nodes: NDArray[np.int64]) -> int:
+def lowest(
+    seed: int, node_digests: NDArray[np.uint64], nodes: Sequence[int] | NDArray[np.int64]
+) -> int:
     """Return the index in `nodes` of the one with the lowest of `scores`."""
     if len(nodes) >= _MANY:
-        return int(scores(seed, node_digests[nodes]).argmin())
-    found = [_mix_one(digest ^ seed) for digest in node_digests[nodes].tolist()]
+        return int(scores(seed, node_digests[np.asarray(nodes)]).argmin())
+    digest_of = node_digests.item
+    found = [_mix_one(digest_of(node) ^ seed) for node in nodes]
     return found.index(min(found))
 
 

@@ -111,7 +111,9 @@ def keep_fewest_leaders(found: NDArray[np.int64], view: View) -> NDArray[np.int6
     return keep_least(found, view.leader_pressure(None, found))
 
 
-def break_tie(found: NDArray[np.int64], need: ReplicaRequest, topology: Topology) -> int:
+def break_tie(
+    found: Sequence[int] | NDArray[np.int64], need: ReplicaRequest, topology: Topology
+) -> int:
     """Choose one of equal nodes by a hash of shard and node; returns its index in `found`."""
     return lowest(need.seed, topology.digests, found)
 

@@ -46,16 +46,19 @@ class DomainLoads:
         self.loads = np.bincount(self._counted, load, len(self._weights))
         # The last one is that of all nodes which do not count.
         self.loads[-1] = 0
+        # The same once more, for one domain at a time.
+        self._load_of = self.loads.data
 
     def copy(self) -> "DomainLoads":
         """Copy the loads, so that the copy can be changed."""
-        made = copy(self)
+        made: DomainLoads = copy(self)
         made.loads = self.loads.copy()
+        made._load_of = made.loads.data
         return made
 
     def count(self, node: int, more: int) -> None:
         """Count `more` replicas on an eligible node."""
-        self.loads[self.domains[node]] += more
+        self._load_of[self.domains.item(node)] += more
 
     def count_all(self, nodes: NDArray[np.int64]) -> None:
         """Count one replica for every mention of a node."""
@@ -68,8 +71,8 @@ class DomainLoads:
 
     def pressures(self, domains: Iterable[int], more: float) -> list[float]:
         """Compute the same of a few domains, in Python's own numbers."""
-        load, weight = self.loads.item, self._weights.item
-        return [per_weight(load(domain), weight(domain), more) for domain in domains]
+        load, weight = self._load_of, self._weights.item
+        return [per_weight(load[domain], weight(domain), more) for domain in domains]
 
 
 def whole_weights(topology: Topology) -> NDArray[np.float64]:

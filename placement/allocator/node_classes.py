@@ -85,6 +85,8 @@ Nodes = NDArray[np.int64]
 # So many classes numpy compares in less time than Python does one by one, which takes its own kind
 # of number.
 _MANY, _HALF = 16, float(HALF)
+# Fewer nodes a list loses one of in less time than an array.
+_LISTED = 64
 
 # What a node may be: with room for a replica, not kept from it by limits either, and near the mean.
 _OPEN, _IDLE, _NEAR = 1, 2, 4
@@ -185,7 +187,14 @@ class LeastLoaded:
     """The least loaded nodes of a class that may take a replica, and their load per weight."""
 
     pressure: float
-    nodes: NDArray[np.int64]
+    nodes: list[int] | Nodes
+
+    @classmethod
+    def of(cls, nodes: Nodes, pressure: NDArray[np.float64]) -> "LeastLoaded":
+        """Find the least loaded of some nodes, given the load per weight of each."""
+        least = pressure[pressure.argmin()]
+        found = nodes[pressure == least]
+        return cls(float(least), found.tolist() if len(found) < _LISTED else found)
 
     def update(self, node: int, pressure: float) -> bool:
         """Take account of a node's new load per weight; False if the group has to be found anew."""
@@ -193,7 +202,11 @@ class LeastLoaded:
 
     def remove(self, node: int) -> bool:
         """Take a node out; False if the group has to be found anew."""
-        self.nodes = self.nodes[self.nodes != node]
+        if isinstance(self.nodes, list):
+            if node in self.nodes:
+                self.nodes.remove(node)
+        else:
+            self.nodes = self.nodes[self.nodes != node]
         return len(self.nodes) > 0
 
 
@@ -304,9 +317,9 @@ class ClassIndex:
 
     def update(self, node: int) -> None:
         """Take account of a node whose load, or whose limits on receiving, have changed."""
-        if self._admitted[node]:
-            capacity = self._capacity[node]
-            self._set_open(node, bool(capacity < 0 or self._view.load[node] < capacity))
+        if self._admitted.item(node):
+            capacity = self._capacity.item(node)
+            self._set_open(node, capacity < 0 or self._view.load.item(node) < capacity)
 
     def _set_open(self, node: int, is_open: bool) -> None:
         view, its_class, before = self._view, self._class_of[node], self._kind_of[node]
@@ -380,9 +393,9 @@ class ClassIndex:
         least = [group.nodes for group in groups if group.pressure == pressure]
         nodes = least[0] if len(least) == 1 else np.concatenate(least)
         if need.leads and len(nodes) > 1:
-            nodes = keep_fewest_leaders(nodes, self._view)
+            nodes = keep_fewest_leaders(np.asarray(nodes), self._view)
         at = 0 if len(nodes) == 1 else break_tie(nodes, need, self._view.topology)
-        return nodes.item(at)
+        return int(nodes[at])
 
     def _find_near(self, found: AllowedClasses, old: int) -> _Nearest:
         """Find the classes for a replica that replaces one in class `old`, see `_Nearest`."""
@@ -410,9 +423,7 @@ class ClassIndex:
         if kind not in groups:
             nodes = self._classes.nodes(its_class)
             nodes = nodes[self._match(kind, self._kinds[nodes])]
-            pressure = self._view.pressure(nodes)
-            least = pressure.min()
-            groups[kind] = LeastLoaded(float(least), nodes[pressure == least])
+            groups[kind] = LeastLoaded.of(nodes, self._view.pressure(nodes))
         return groups[kind]
 
     def _find_best(self, class_rules: Sequence[ClassRule], need: ReplicaRequest) -> AllowedClasses:

@@ -131,7 +131,8 @@ class View:
 
     def add(self, node: int, leader: bool = False) -> None:
         """Count one more replica on the node."""
-        self.leaders[node] += leader
+        if leader:
+            self.leaders[node] += 1
         if self.loads is not None:
             self.loads.count(node, leader, 1)
         self._count(node, 1)
@@ -153,8 +154,8 @@ class View:
         self._count(node, -1)
 
     def _count(self, node: int, more: int) -> None:
-        self.load[node] += more
-        if self.levels and self._eligible[node]:
+        self.load[node] = self.load.item(node) + more
+        if self.levels and self._eligible.item(node):
             for level in self.levels.values():
                 level.count(node, more)
         self._notify(node)

@@ -41,11 +41,11 @@ def first_occurrences(rows: Rows) -> NDArray[np.bool_]:
 
 
 def exceeds_factor(slots: NDArray[np.int64], copies: int) -> Doubts:
-    """Mask the rows with a replica in a slot beyond `copies`.
+    """Mask the rows with a replica in a slot beyond `copies`; `slots` ascend in each row.
 
     In these rows the slot no longer tells which replica has a role.
     """
-    doubtful: Doubts = np.any(slots >= copies, axis=1)
+    doubtful: Doubts = slots[:, -1] >= copies
     return doubtful
 
 

@@ -178,6 +178,10 @@ class AssignmentTable:
         """
         return int(self._shard_factor[shard])
 
+    def factors_of(self, shards: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Count the slots of each shard, see `factor`."""
+        return self._shard_factor[shards]
+
     def nodes(self, shard: int) -> list[int]:
         """List the planned node of every slot, leader first; EMPTY where none is."""
         base = int(self._shard_base[shard])

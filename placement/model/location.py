@@ -38,11 +38,12 @@ class Location:
 
     def common_depth(self, other: "Location") -> int:
         """Count the leading components that both paths share, compared whole."""
-        paths = zip(self.components, other.components, strict=False)
-        for shared, (mine, theirs) in enumerate(paths):
+        shared = 0
+        for mine, theirs in zip(self.components, other.components, strict=False):
             if mine != theirs:
-                return shared
-        return min(self.depth, other.depth)
+                break
+            shared += 1
+        return shared
 
     def is_within(self, domain: "Location") -> bool:
         """Return whether this path lies in `domain` (a domain lies in itself)."""

@@ -186,8 +186,9 @@ def ask_alike(
         nodes[need.slot],
         frozenset(nodes) - _NO_NODE,
         spec.token(shard),
-        slots=need.slots,
-        shards=spec.shards,
+        False,
+        need.slots,
+        spec.shards,
     )
 
 

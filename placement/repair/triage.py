@@ -85,7 +85,7 @@ def triage(
     apart.update(shard for shard, _ in scope.marks)
     apart |= state.sync.shards
     found.needs_inspection = [*shards & apart]
-    left = shards - apart
+    left = shards - apart if apart else shards
     for stream, members in _group_streams(state, np.fromiter(left, np.int64, len(left))):
         if all(_is_judged_by_columns(rule) for rule in scope.rule_set(stream).rules):
             _triage_group(found, state, scope, stream, members)
@@ -120,17 +120,18 @@ def _group_streams(state: ClusterState, shards: Shards) -> Iterator[tuple[Stream
     Yields an example stream with its group.
     """
     indexes, same = np.unique(state.table.streams_of(shards), return_inverse=True)
+    streams = [*map(state.streams.at, indexes.tolist())]
+    firsts = np.fromiter((stream.shards[0] for stream in streams), np.int64, len(streams))
+    factors: list[int] = state.table.factors_of(firsts).tolist()
     kinds: dict[tuple[int, int, int], int] = {}
     examples: list[Stream] = []
-    kind_of = np.zeros(len(indexes), np.int64)
-    for place, index in enumerate(indexes.tolist()):
-        stream = state.streams.at(index)
-        slots = state.table.factor(stream.shards[0])
-        kind = kinds.setdefault((id(stream.policy), slots, stream.copies), len(kinds))
-        if kind == len(examples):
+    kind_of: list[int] = []
+    for stream, slots in zip(streams, factors, strict=True):
+        key = id(stream.policy), slots, stream.spec.replication_factor
+        kind_of.append(kinds.setdefault(key, len(kinds)))
+        if kind_of[-1] == len(examples):
             examples.append(stream)
-        kind_of[place] = kind
-    each = kind_of[same]
+    each = np.asarray(kind_of, np.int64)[same]
     for kind, stream in enumerate(examples):
         yield stream, shards[each == kind]
 
@@ -170,10 +171,13 @@ def _find_leaders(topology: Topology, rows: Shards, live: Mask, copies: int) -> 
     After a dead leader the best successor; 0 where the leader lives. All copies asked for may lead,
     as rules that name leaders are not judged by columns.
     """
-    able, up = (np.append(each, False)[rows] for each in (topology.can_lead, topology.eligible))
+    slots = np.zeros(len(rows), np.int64)
+    orphaned = np.flatnonzero(~live[:, 0])
+    heirs, alive = rows[orphaned], live[orphaned]
+    able, up = (np.append(each, False)[heirs] for each in (topology.can_lead, topology.eligible))
     asked_for = np.arange(rows.shape[1]) < copies
-    slots: Shards = np.argmax(live * (1 + rank_successors(asked_for, able, up)), axis=1)
-    return np.where(live[:, 0], 0, slots)
+    slots[orphaned] = np.argmax(alive * (1 + rank_successors(asked_for, able, up)), axis=1)
+    return slots
 
 
 def _may_violate(scope: RepairScope, stream: Stream, rows: Shards, stays: Mask) -> Mask:
