@@ -437,9 +437,9 @@ class ClassIndex:
         found, of = self._all, self._class_of
         kept = [of[node] for node in need.kept]
         for each in class_rules:
-            used = sorted([each.domains[its_class] for its_class in kept])
+            used = [each.domains[its_class] for its_class in kept]
             if each.may_matter(found, used):
-                key = (each, need.replication_factor, *used)
+                key = (each, need.replication_factor, *sorted(used))
                 left = found.left.get(key)
                 if left is None:
                     left = found.left[key] = self._apply_rule(each.rule, found, kept, need)

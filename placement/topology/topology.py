@@ -5,7 +5,6 @@ take no room. No decision may depend on indexes, as a rebuild numbers nodes anew
 by the `natural_key` of their ids, as ranks by index.
 """
 
-from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable, Iterable
 from copy import copy
 from dataclasses import dataclass
@@ -30,35 +29,7 @@ from placement.model import (
     parse_location,
     status_of,
 )
-
-
-class NodeOrder:
-    """Ids in order, each with its node's index; every index has one."""
-
-    def __init__(self) -> None:
-        self._ids: list[tuple[tuple[tuple[int, int, str], ...], int]] = []
-        self._ranks: NDArray[np.int64] | None = None
-
-    def insert(self, node: int, node_id: str, before: str | None = None) -> None:
-        """Insert a node at the index, in place of the one called `before`."""
-        if before is not None:
-            del self._ids[bisect_left(self._ids, (natural_key(before), node))]
-        insort(self._ids, (natural_key(node_id), node))
-        self._ranks = None
-
-    def copy(self) -> "NodeOrder":
-        """Copy the order; neither sees what the other does from then on."""
-        made = NodeOrder()
-        made._ids, made._ranks = [*self._ids], self._ranks
-        return made
-
-    def ranks(self) -> NDArray[np.int64]:
-        """Compute the rank of each node by its index."""
-        if self._ranks is None:
-            self._ranks = np.empty(len(self._ids), np.int64)
-            self._ranks[[node for _, node in self._ids]] = np.arange(len(self._ids))
-        return self._ranks
-
+from placement.topology.node_order import NodeOrder
 
 # Columns grow by doubling from here: small enough for the offline tool.
 _CAPACITY_FIRST = 64
@@ -237,9 +208,7 @@ class Topology:
         """List the domains with at least one eligible node: the denominator of rules."""
         live = self._live.get(scope)
         if live is None:
-            found = np.unique(self.domain_of(scope)[self.eligible])
-            live = found[found != NO_DOMAIN]
-            self._live[scope] = live
+            live = self._live[scope] = self._domains_of(scope, self.eligible)
         return live
 
     def domain_names(self, scope: Scope, domains: Iterable[int]) -> tuple[str, ...]:
@@ -269,9 +238,8 @@ class Topology:
 
     def tiers(self) -> tuple[Scope, ...]:
         """List the scopes of all levels that distinguish nodes, top first, the whole path last."""
-        deepest = max((depth for depth, nodes in enumerate(self._at_depth) if nodes), default=0)
         names = (*self.levels, *map(str, range(len(self.levels) + 1, DEPTH_MAX + 1)))
-        return (*(Scope(depth=d, name=names[d - 1]) for d in range(1, deepest)), LEAF)
+        return (*(Scope(depth=d, name=names[d - 1]) for d in range(1, self._deepest)), LEAF)
 
     def upsert(
         self,
@@ -360,11 +328,25 @@ class Topology:
 
     def occupied_domains(self, scopes: Iterable[Scope]) -> dict[Scope, frozenset[int]]:
         """List the domains of each scope in which a node counts for rules."""
-        return {s: self.derive(("occupied", s), partial(self._occupied, s), True) for s in scopes}
+        return {scope: self._occupied(scope) for scope in scopes}
 
     def _occupied(self, scope: Scope) -> frozenset[int]:
-        there = self.domain_of(scope)[self.counts_for_rules]
-        return frozenset(np.flatnonzero(np.bincount(there[there >= 0])).tolist())
+        # Below the longest path no level has other domains.
+        below = (scope.depth or 0) > self._deepest
+        at = Scope(depth=self._deepest) if below else scope
+        found = partial(self._domains_of, at, self.counts_for_rules)
+        return self.derive(("occupied", at), lambda: frozenset(found().tolist()), True)
+
+    def _domains_of(self, scope: Scope, nodes: NDArray[np.bool_]) -> NDArray[np.int32]:
+        """List the domains in which any of the nodes stands, ascending."""
+        there = self.domain_of(scope)[nodes]
+        # NO_DOMAIN is the only number below zero.
+        return np.flatnonzero(np.bincount(there[there >= 0])).astype(np.int32)
+
+    @property
+    def _deepest(self) -> int:
+        """Components of the longest path of a known node."""
+        return max((depth for depth, nodes in enumerate(self._at_depth) if nodes), default=0)
 
     def for_diagnosis(self) -> "Topology":
         """Make a view of the same nodes in which those are eligible that count for rules."""
