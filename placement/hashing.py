@@ -21,6 +21,8 @@ _MASK_64 = (1 << 64) - 1
 # From so many numbers on numpy takes less time for all than Python does one by one.
 _MANY = 12
 
+_ID_BYTES = 16
+
 # A multiplier found by search for good mixing of 32 bits (Mueller, "hash32", 2012).
 _MIX_31 = 73244475
 _MASK_31 = 0x7FFFFFFF
@@ -48,12 +50,12 @@ def digests64(parts: tuple[str | int, ...], last: Iterable[str | int]) -> NDArra
 
 def stable_id(*parts: str | int) -> str:
     """Make a 128-bit identifier of the parts, as 32 hexadecimal digits."""
-    return begin_stable_id("")("\x1f".join(map(str, parts)))
+    return blake2b("\x1f".join(map(str, parts)).encode(), digest_size=_ID_BYTES).hexdigest()
 
 
 def begin_stable_id(begun: str) -> Callable[[str], str]:
     """Return `stable_id` for parts that, joined by 0x1f, begin so: of what follows."""
-    shared = blake2b(begun.encode(), digest_size=16)
+    shared = blake2b(begun.encode(), digest_size=_ID_BYTES)
 
     def finish(rest: str) -> str:
         hashed = shared.copy()
