@@ -110,10 +110,13 @@ def make_reader(
     options: Mapping[str, str] | None = None,
     fetch_wait_ms: int = 100,
     on_error: ErrorCallback | None = None,
+    pause_ms: int | None = None,
 ) -> Consumer:
     """A connected consumer of committed records, without a group: it is to be assigned.
 
     The broker answers a fetch as soon as there is one byte, and an idle one after `fetch_wait_ms`.
+    `pause_ms`: how long fetching rests after one that brought something, for a reader whom many
+    records a second would cost a fetch for a few each; by default it reads ahead.
     `on_error` hears the faults of its connections, in its polls.
 
     Raises BrokerUnreachable, ConnectionUntrusted, AccessRefused; SettingsInvalid when the client
@@ -132,7 +135,8 @@ def make_reader(
             "fetch.wait.max.ms": fetch_wait_ms,
             # How long fetching rests while the client's queue is full. A full queue is read in
             # 0.2 s; with a rest of 1 s, the client's own, most of a rebuild would be waiting.
-            "fetch.queue.backoff.ms": 10,
+            "fetch.queue.backoff.ms": 10 if pause_ms is None else pause_ms,
+            **({} if pause_ms is None else {"queued.min.messages": 1}),
         },
         options,
         on_error,

@@ -24,6 +24,8 @@ from streaming.errors import StreamingError
 Positions = Mapping[str, Mapping[int, int]]
 """Next offset by short topic name and partition."""
 _Place = tuple[str, int]
+Ends = Mapping[_Place, int]
+"""Next offset by topic and partition."""
 
 # After a batch of more records than this the next ones are on their way, and Spark asks by itself.
 SMALL_BATCH_RECORDS_MAX = 32
@@ -36,6 +38,10 @@ HEARTBEATS_SECONDS_MIN, HEARTBEATS_SECONDS_MAX = 0.5, 1.0
 TICKS_SECONDS_MAX = 4.0
 # How long the broker keeps a fetch that finds nothing; it answers at once when a record comes.
 _FETCH_WAIT_MS = 500
+# Records about nodes are fetched at most so often: they come in pieces of a few, 130 a second, and
+# a fetch of each takes the client and the broker 0.14 of a core. A statement is found within the
+# time in which Spark reads the requests behind it.
+_NODES_PAUSE_MS = 50
 # How soon a stop is noticed.
 _LOOK_SECONDS = 0.2
 # Where a partition ends is known in milliseconds, and not from a broker that has died.
@@ -121,7 +127,9 @@ class NodeArrivals:
     ) -> None:
         """`positions`: where the query begins; `tick_seconds`: the pause between ticks. Raises
         BrokerUnreachable, ConnectionUntrusted, AccessRefused."""
-        self._consumer = make_reader(bootstrap, options, fetch_wait_ms=_FETCH_WAIT_MS)
+        self._consumer = make_reader(
+            bootstrap, options, fetch_wait_ms=_FETCH_WAIT_MS, pause_ms=_NODES_PAUSE_MS
+        )
         self._bootstrap, self._options = bootstrap, options
         self._admin: AdminClient | None = None
         self._prefix = prefix
@@ -158,19 +166,25 @@ class NodeArrivals:
                     return
                 self._changed.wait(min(left, _LOOK_SECONDS))
 
-    def find_statements(self, stopping: Callable[[], bool]) -> dict[str, dict[int, int]]:
-        """Find the next offsets behind the last statement of each partition, among all records that
-        were there when this was called. Without contact to the brokers it goes on asking."""
+    def read_ends(self, stopping: Callable[[], bool]) -> Ends:
+        """Read where the topics end now. Without contact to the brokers it goes on asking."""
         while not stopping():
             try:
-                ends = self._read_ends()
+                return self._read_ends()
             except StreamingError:
                 # The next client finds out anew who leads a partition; it fails at once where
                 # nobody listens.
                 self._admin = None
                 with self._changed:
                     self._changed.wait(_LOOK_SECONDS)
-                continue
+        return {}
+
+    def find_statements(
+        self, ends: Ends, stopping: Callable[[], bool]
+    ) -> dict[str, dict[int, int]]:
+        """Find the next offsets behind the last statement of each partition, among all records
+        before `ends`. Where these cannot be read it goes on asking for the ends."""
+        while not stopping():
             with self._changed:
                 self._awaited = True
                 self._changed.wait_for(partial(self._knows, ends), _LOOK_SECONDS)
@@ -179,9 +193,10 @@ class NodeArrivals:
                     return self._by_topic(ends)
                 if self._has_read(ends):
                     return self._by_topic(self._last[_Said.STATEMENT])
+            ends = self.read_ends(stopping)
         return {}
 
-    def _read_ends(self) -> dict[_Place, int]:
+    def _read_ends(self) -> Ends:
         if self._admin is None:
             self._admin = connect(AdminClient, self._bootstrap, {}, self._options)
         places = [TopicPartition(*place) for place in self._wanted]
@@ -199,10 +214,10 @@ class NodeArrivals:
     def _has(self, kind: _Said, reached: Mapping[_Place, int]) -> bool:
         return any(offset > reached.get(at, 0) for at, offset in self._last[kind].items())
 
-    def _has_read(self, ends: Mapping[_Place, int]) -> bool:
+    def _has_read(self, ends: Ends) -> bool:
         return all(self._read.get(place, 0) >= end for place, end in ends.items())
 
-    def _knows(self, ends: Mapping[_Place, int]) -> bool:
+    def _knows(self, ends: Ends) -> bool:
         return self._failed or self._has_read(ends)
 
     def _places(self, positions: Positions) -> dict[_Place, int]:

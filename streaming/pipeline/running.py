@@ -185,10 +185,13 @@ class RunningQueries:
         trace = self._traces[_REQUESTS]
         with self._noting_failure():
             trace.begin(batch_id)
+            # Before the requests are read, so that what was said until now is found meanwhile.
+            with trace.part("statements"):
+                ends = self._nodes.read_ends(lambda: self._stopping)
             with trace.part("toArrow"):
                 output = pass_records(batch.toArrow(), self._names)
             with trace.part("statements"):
-                needed = self._nodes.find_statements(lambda: self._stopping)
+                needed = self._nodes.find_statements(ends, lambda: self._stopping)
             with self._turn:
                 # Minutes where many heartbeats are to be read first: nothing hangs meanwhile.
                 with trace.part("nodes"):

@@ -6,7 +6,7 @@ Method: followers of topics on the embedded broker; records come before and duri
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
@@ -59,6 +59,11 @@ def beat(producer: Producer, prefix: str, node: str, value: str = "{}") -> None:
 
 def never() -> bool:
     return False
+
+
+def find_statements(nodes: NodeArrivals, stopping: Callable[[], bool]) -> dict[str, dict[int, int]]:
+    """Find those before the ends of now."""
+    return nodes.find_statements(nodes.read_ends(stopping), stopping)
 
 
 class Stop:
@@ -182,14 +187,14 @@ def test_a_standbys_tick_ends_no_wait(
 def test_a_request_waits_for_the_statements_before_it_and_for_no_heartbeat(
     prefix: str, producer: Producer, nodes: NodeArrivals
 ) -> None:
-    assert nodes.find_statements(never) == {}
+    assert find_statements(nodes, never) == {}
     for number in range(5):
         beat(producer, prefix, f"n{number}")
-    assert nodes.find_statements(never) == {}
+    assert find_statements(nodes, never) == {}
     write(producer, prefix, "nodes.v1", "n1", "NodeRegistered")
     beat(producer, prefix, "n2")
     write(producer, prefix, "inventory.v1", "n1", "LocationAssigned")
-    assert nodes.find_statements(never) == {"nodes.v1": {0: 6}, "inventory.v1": {0: 1}}
+    assert find_statements(nodes, never) == {"nodes.v1": {0: 6}, "inventory.v1": {0: 1}}
 
 
 def test_what_cannot_be_read_is_waited_for_in_full(
@@ -197,7 +202,7 @@ def test_what_cannot_be_read_is_waited_for_in_full(
 ) -> None:
     beat(producer, prefix, "n1")
     nodes._fail()
-    found = nodes.find_statements(never)
+    found = find_statements(nodes, never)
     assert found in ({}, {"nodes.v1": {0: 1}, "detector.v1": {0: 0}, "inventory.v1": {0: 0}})
 
 
@@ -209,4 +214,4 @@ def test_a_stop_ends_the_waits(
     assert not requests.wait(START, lambda: next(asked))
     asked = iter([False, False, True])
     nodes.wait(START, True, time.monotonic(), lambda: next(asked))
-    assert nodes.find_statements(lambda: True) == {}
+    assert find_statements(nodes, lambda: True) == {}
