@@ -5,6 +5,7 @@ take no room. No decision may depend on indexes, as a rebuild numbers nodes anew
 by the `natural_key` of their ids, as ranks by index.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable, Iterable
 from copy import copy
 from dataclasses import dataclass
@@ -29,14 +30,45 @@ from placement.model import (
     parse_location,
     status_of,
 )
-from placement.topology.node_order import NodeOrder
 
 # Columns grow by doubling from here: small enough for the offline tool.
 _CAPACITY_FIRST = 64
 
+# The columns but for domains, and what they hold of an index without a node.
+_COLUMNS = {"_weight": 1, "_room": -1, "_digest": 0, "_leader": 0, "_eligible": 0, "_fenced": 0}
+_COLUMNS |= {"_counts_for_rules": 0, "_dead": 0, "_held": 0, "_lost": 0}
+
 NO_DOMAIN = -1
 
 _T = TypeVar("_T")
+
+
+class NodeOrder:
+    """Ids in order, each with its node's index; every index has one."""
+
+    def __init__(self) -> None:
+        self._ids: list[tuple[tuple[tuple[int, int, str], ...], int]] = []
+        self._ranks: NDArray[np.int64] | None = None
+
+    def insert(self, node: int, node_id: str, before: str | None = None) -> None:
+        """Insert a node at the index, in place of the one called `before`."""
+        if before is not None:
+            del self._ids[bisect_left(self._ids, (natural_key(before), node))]
+        insort(self._ids, (natural_key(node_id), node))
+        self._ranks = None
+
+    def copy(self) -> "NodeOrder":
+        """Copy the order; neither sees what the other does from then on."""
+        made = NodeOrder()
+        made._ids, made._ranks = [*self._ids], self._ranks
+        return made
+
+    def ranks(self) -> NDArray[np.int64]:
+        """Compute the rank of each node by its index."""
+        if self._ranks is None:
+            self._ranks = np.empty(len(self._ids), np.int64)
+            self._ranks[[node for _, node in self._ids]] = np.arange(len(self._ids))
+        return self._ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,8 +355,7 @@ class Topology:
     def set_held(self, node: int, held: bool) -> None:
         """Record whether the node's replicas are meant to stay although it is dead."""
         self._held[node] = held
-        condition = (self.liveness[node], self.administrative[node], self.guard[node])
-        self.set_condition(node, *condition)
+        self.set_condition(node, self.liveness[node], self.administrative[node], self.guard[node])
 
     def occupied_domains(self, scopes: Iterable[Scope]) -> dict[Scope, frozenset[int]]:
         """List the domains of each scope in which a node counts for rules."""
@@ -332,8 +363,7 @@ class Topology:
 
     def _occupied(self, scope: Scope) -> frozenset[int]:
         # Below the longest path no level has other domains.
-        below = (scope.depth or 0) > self._deepest
-        at = Scope(depth=self._deepest) if below else scope
+        at = Scope(depth=self._deepest) if (scope.depth or 0) > self._deepest else scope
         found = partial(self._domains_of, at, self.counts_for_rules)
         return self.derive(("occupied", at), lambda: frozenset(found().tolist()), True)
 
@@ -377,17 +407,15 @@ class Topology:
 
         Indexes of nodes and domains are those of the original. It costs a copy of the columns.
         """
-        made: Topology = self.with_eligible(self._eligible.copy())
+        made: Topology = self.with_eligible(self._eligible)
+        for name in _COLUMNS:
+            setattr(made, name, getattr(self, name).copy())
         made.ids, made.index = [*self.ids], {**self.index}
         made.attributes, made.locations = [*self.attributes], [*self.locations]
         made.liveness, made.guard = [*self.liveness], [*self.guard]
         made.administrative = [*self.administrative]
         made.domains, made._domain_index = [*self.domains], {**self._domain_index}
-        made._weight, made._room = self._weight.copy(), self._room.copy()
-        made._leader, made._fenced = self._leader.copy(), self._fenced.copy()
-        made._counts_for_rules = self._counts_for_rules.copy()
-        made._dead, made._held, made._lost = self._dead.copy(), self._held.copy(), self._lost.copy()
-        made._digest, made._domain_of = self._digest.copy(), self._domain_of.copy()
+        made._domain_of = self._domain_of.copy()
         made.forgotten, made._free = {*self.forgotten}, [*self._free]
         made._order, made._at_depth = self._order.copy(), [*self._at_depth]
         columns = self._tag_domains.items()
@@ -400,13 +428,11 @@ class Topology:
 
     def is_dead(self, node: int) -> bool:
         """Return whether nothing lives on the node."""
-        dead: bool = self._dead.item(node)
-        return dead
+        return bool(self._dead.item(node))
 
     def is_lost(self, node: int) -> bool:
         """Return whether replicas on the node have to be replaced; see `lost`."""
-        lost: bool = self._lost.item(node)
-        return lost
+        return bool(self._lost.item(node))
 
     def _append(self, node_id: str, attributes: NodeAttributes) -> int:
         if self._free:
@@ -438,16 +464,9 @@ class Topology:
 
     def _grow(self) -> None:
         more = self._capacity
-        self._weight = np.concatenate([self._weight, np.ones(more)])
-        self._room = np.concatenate([self._room, np.full(more, -1, np.int64)])
-        self._leader = np.concatenate([self._leader, np.zeros(more, bool)])
-        self._eligible = np.concatenate([self._eligible, np.zeros(more, bool)])
-        self._counts_for_rules = np.concatenate([self._counts_for_rules, np.zeros(more, bool)])
-        self._fenced = np.concatenate([self._fenced, np.zeros(more, bool)])
-        self._dead = np.concatenate([self._dead, np.zeros(more, bool)])
-        self._held = np.concatenate([self._held, np.zeros(more, bool)])
-        self._lost = np.concatenate([self._lost, np.zeros(more, bool)])
-        self._digest = np.concatenate([self._digest, np.zeros(more, np.uint64)])
+        for name, empty in _COLUMNS.items():
+            column = getattr(self, name)
+            setattr(self, name, np.concatenate([column, np.full(more, empty, column.dtype)]))
         added = np.zeros((DEPTH_MAX + 1, more), np.int32)
         self._domain_of = np.concatenate([self._domain_of, added], axis=1)
         for key, (domains, values) in self._tag_domains.items():
@@ -477,6 +496,5 @@ class Topology:
                 value = dict(attributes.tags).get(key)
                 if value is not None:
                     domains[node] = values.setdefault(value, len(values))
-            column = (domains, values)
-            self._tag_domains[key] = column
+            column = self._tag_domains[key] = (domains, values)
         return column
