@@ -206,8 +206,7 @@ class RepairQueue:
         if caught_up:
             self.dirty |= self._waiting_for_source
         self._add_dependents(scope)
-        due = self.dirty - self._state.awaited
-        due |= self._ready - self._state.awaited
+        due = (self.dirty | self._ready) - self._state.awaited
         self.drop(due)
         self.dirty.clear()
         return due

@@ -175,20 +175,14 @@ def ask_alike(
 ) -> ReplicaRequest:
     """Make the request of `ask_classes` for another shard of its policy that has lost the replicas
     in the same slots."""
-    return ReplicaRequest(
-        spec.stream,
-        shard,
-        need.slot,
-        need.replication_factor,
-        [nodes[slot] for slot in need.slots],
-        need.stream_nodes,
-        need.nodes,
-        nodes[need.slot],
-        frozenset(nodes) - _NO_NODE,
-        spec.token(shard),
-        False,
-        need.slots,
-        spec.shards,
+    return need._replace(
+        stream=spec.stream,
+        shard=shard,
+        kept=[nodes[slot] for slot in need.slots],
+        replaces=nodes[need.slot],
+        excluded=frozenset(nodes) - _NO_NODE,
+        token=spec.token(shard),
+        shards=spec.shards,
     )
 
 

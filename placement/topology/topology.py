@@ -9,7 +9,6 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable, Iterable
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -364,8 +363,8 @@ class Topology:
     def _occupied(self, scope: Scope) -> frozenset[int]:
         # Below the longest path no level has other domains.
         at = Scope(depth=self._deepest) if (scope.depth or 0) > self._deepest else scope
-        found = partial(self._domains_of, at, self.counts_for_rules)
-        return self.derive(("occupied", at), lambda: frozenset(found().tolist()), True)
+        domains, there = self._domains_of, self.counts_for_rules
+        return self.derive(("occupied", at), lambda: frozenset(domains(at, there).tolist()), True)
 
     def _domains_of(self, scope: Scope, nodes: NDArray[np.bool_]) -> NDArray[np.int32]:
         """List the domains in which any of the nodes stands, ascending."""
