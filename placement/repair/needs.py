@@ -17,12 +17,14 @@ from placement.model import AdministrativeState, Cause, MoveKind, RepairMode
 from placement.moves import OpenMove
 from placement.repair.colocation import Colocation, is_admitted
 from placement.repair.shard_case import ShardCase
-from placement.rules import Rule, RuleSet, Strength
+from placement.rules import Rule, RuleContext, RuleFinding, RuleSet, Strength
 from placement.state import ClusterState, Stream
 from placement.topology import Topology
 
 # Replicas that somebody wants to be replaced, by shard and node id.
 Marks = frozenset[tuple[int, str]]
+# A rule that is broken, and where.
+Breach = tuple[Rule, Sequence[RuleFinding]]
 
 
 class StreamTraits(NamedTuple):
@@ -51,7 +53,7 @@ class RepairScope:
         self.colocation = Colocation(state, self.rule_set, self.judging)
         self._rule_sets: dict[int, RuleSet] = {}
         self._traits: dict[int, StreamTraits] = {}
-        self._broken: dict[tuple[int, tuple[int, ...]], tuple[Rule, ...]] = {}
+        self._breaches: dict[tuple[int, tuple[int, ...]], tuple[Breach, ...]] = {}
 
     def rule_set(self, stream: Stream) -> RuleSet:
         """Return the rules of a placed stream: the user's, then its strategy's."""
@@ -78,20 +80,24 @@ class RepairScope:
         lists = self.state.table.lists(shards)
         return [ShardNeeds(self, *each) for each in zip(shards, lists, strict=True)]
 
-    def broken_rules(self, stream: Stream, case: ShardCase) -> tuple[Rule, ...]:
-        """Return the rules that repair sees to and that a shard breaks.
+    def breaches(self, stream: Stream, case: ShardCase) -> tuple[Breach, ...]:
+        """Return the rules that repair sees to and that a shard breaks, in their order.
 
         The answer is kept by content, which no write makes untrue; not where other shards count.
         """
         key = (stream.index, tuple(case.nodes))
-        found = None if case.others else self._broken.get(key)
+        found = None if case.others else self._breaches.get(key)
         if found is None:
-            context = case.rule_context(self.judging, case.live(self.state.topology), None)
-            rules = self.rule_set(stream).repairable
-            found = tuple(rule for rule in rules if rule.violations(context))
+            context = self.rule_context(case)
+            judged = ((rule, rule.violations(context)) for rule in self.rule_set(stream).repairable)
+            found = tuple(breach for breach in judged if breach[1])
             if not case.others:
-                self._broken[key] = found
+                self._breaches[key] = found
         return found
+
+    def rule_context(self, case: ShardCase) -> RuleContext:
+        """Make the context in which the rules judge a shard as it stands."""
+        return case.rule_context(self.judging, case.live(self.state.topology), None)
 
 
 class ShardNeeds:
@@ -193,7 +199,7 @@ class ShardNeeds:
         return sorted(found, key=lambda slot: slot == 0)
 
     @cached_property
-    def broken_rules(self) -> tuple[Rule, ...]:
+    def _breaches(self) -> tuple[Breach, ...]:
         """The rules that repair sees to and that the shard breaks.
 
         Not with replicas of a shard that has too many: one of them goes without a copy.
@@ -201,11 +207,19 @@ class ShardNeeds:
         case = self.case
         if case.others:
             case = case._replace(others=self._other_nodes(with_surplus=False))
-        return self.scope.broken_rules(self.stream, case)
+        return self.scope.breaches(self.stream, case)
+
+    def findings(self, rule: Rule) -> Sequence[RuleFinding]:
+        """Return where the shard breaks one of its rules that repair sees to; all replicas of other
+        shards count as soon as it is broken without those that go."""
+        found = next((found for broken, found in self._breaches if broken is rule), ())
+        if found and self.case.others:
+            return rule.violations(self.scope.rule_context(self.case))
+        return found
 
     def breaks(self, strength: Strength) -> bool:
         """Return whether a rule of this strength that repair enforces is broken."""
-        return any(rule.strength is strength for rule in self.broken_rules)
+        return any(rule.strength is strength for rule, _ in self._breaches)
 
     @property
     def top_cause(self) -> Cause | None:

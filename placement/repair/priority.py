@@ -93,10 +93,8 @@ def _deficits(needs: ShardNeeds) -> Deficits:
 
 def _excess(needs: ShardNeeds, strength: Strength) -> tuple[int, ...]:
     """Measure by rule of this strength how far the shard is from it; 0 if it is kept."""
-    case, broken, scope = needs.case, needs.broken_rules, needs.scope
-    context = case.rule_context(scope.judging, case.live(scope.state.topology), None)
     return tuple(
-        sum(abs(f.count - f.limit) for f in rule.violations(context)) if rule in broken else 0
-        for rule in case.rules
+        sum(abs(each.count - each.limit) for each in needs.findings(rule))
+        for rule in needs.case.rules
         if rule.strength is strength
     )

@@ -19,7 +19,7 @@ Besides, a record belongs to a shard: a rule on the whole stream is published fo
 breaks it, and a node above its capacity (`placer check` names it) is no violation of a shard.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -197,18 +197,20 @@ class ViolationReporter:
 
     def _rules(self, needs: ShardNeeds, given: ShardToDiagnose) -> Iterator[_Found]:
         """Yield the breaches of the policy's rules, one for each domain."""
-        case, judge = needs.case, self._diagnosis_for(needs)
-        context = case.rule_context(needs.scope.judging, case.live(self._state.topology), None)
-        broken = needs.broken_rules
-        for rule in case.rules:
-            if rule.repairable and rule not in broken:
-                continue
+        judge = self._diagnosis_for(needs)
+        for rule in needs.case.rules:
             required = rule.strength is Strength.REQUIRED
             cause = Cause.REQUIRED_RULE if required else Cause.PREFERRED_RULE
-            # What is full may have room again: nothing but the cluster's balance goes by loads.
-            judged = context if rule.repairable else replace(context, load=self._load)
-            for finding in rule.violations(judged):
+            found = needs.findings(rule) if rule.repairable else self._wishes_unmet(needs, rule)
+            for finding in found:
                 yield cause, judge.rule_violation(given, rule, finding), rule
+
+    def _wishes_unmet(self, needs: ShardNeeds, rule: Rule) -> Sequence[RuleFinding]:
+        """Judge by loads a rule that repair does not see to.
+
+        Nothing but the cluster's balance goes by them: what is full may have room again.
+        """
+        return rule.violations(replace(needs.scope.rule_context(needs.case), load=self._load))
 
     @cached_property
     def _load(self) -> NDArray[np.int64]:
