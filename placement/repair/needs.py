@@ -210,8 +210,11 @@ class ShardNeeds:
         return self.scope.breaches(self.stream, case)
 
     def findings(self, rule: Rule) -> Sequence[RuleFinding]:
-        """Return where the shard breaks one of its rules that repair sees to; all replicas of other
-        shards count as soon as it is broken without those that go."""
+        """Return where the shard breaks one of its rules that repair sees to; empty if it keeps it.
+
+        Replicas of other shards that go without a copy break no rule, but count in one that is
+        broken.
+        """
         found = next((found for broken, found in self._breaches if broken is rule), ())
         if found and self.case.others:
             return rule.violations(self.scope.rule_context(self.case))
