@@ -201,12 +201,12 @@ class ViolationReporter:
         for rule in needs.case.rules:
             required = rule.strength is Strength.REQUIRED
             cause = Cause.REQUIRED_RULE if required else Cause.PREFERRED_RULE
-            found = needs.findings(rule) if rule.repairable else self._wishes_unmet(needs, rule)
+            found = needs.findings(rule) if rule.repairable else self._judge_by_loads(needs, rule)
             for finding in found:
                 yield cause, judge.rule_violation(given, rule, finding), rule
 
-    def _wishes_unmet(self, needs: ShardNeeds, rule: Rule) -> Sequence[RuleFinding]:
-        """Judge by loads a rule that repair does not see to.
+    def _judge_by_loads(self, needs: ShardNeeds, rule: Rule) -> Sequence[RuleFinding]:
+        """Find where the shard breaks a rule that repair does not see to, by the loads of nodes.
 
         Nothing but the cluster's balance goes by them: what is full may have room again.
         """
