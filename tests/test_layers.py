@@ -81,6 +81,7 @@ STREAMING: Mapping[str, set[str]] = {
     "errors": set(),
     "environment_archive": {"errors"},
     "gc_pause": set(),
+    "signals": set(),
     "codec": set(),
     # The surroundings.
     "runtime": {"errors"},
@@ -133,7 +134,7 @@ STREAMING: Mapping[str, set[str]] = {
     # A Kafka cluster as the system that is placed: knows neither the core nor the stream.
     "kafka_bridge": {"errors", "brokers", "administration"},
     # For the systems whose replicas are placed: knows the topics, and nothing of the stream.
-    "client": {"errors", "brokers"},
+    "client": {"errors", "signals", "brokers"},
     "conformance": {"errors", "brokers", "administration"},
     # A whole system on one machine.
     "simulator": {"errors", "settings", "brokers", "client"},
@@ -152,7 +153,7 @@ STREAMING: Mapping[str, set[str]] = {
         *("errors", "codec", "runtime", "settings", "observability", "locations", "brokers"),
         *("administration", "recovery", "app", "offline", "live", "requests", "replay", "doctor"),
         *("kafka_bridge", "conformance", "simulator", "rerun", "demo", "standby", "presence"),
-        *("spark", "environment_archive", "read_model", "api", "sending", "console"),
+        *("spark", "environment_archive", "read_model", "api", "sending", "signals", "console"),
     },
 }
 TABLES = {"placement": PLACEMENT, "streaming": STREAMING}

@@ -29,6 +29,7 @@ from streaming.client.node_locks import make_node_locks
 from streaming.client.schedule import Limits, Schedule
 from streaming.client.term import Term
 from streaming.errors import BrokerUnreachable, StreamingError
+from streaming.signals import STOP_SIGNALS, StopEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -83,7 +84,7 @@ class Executor:
         self._check_topics()
         self._locks = make_node_locks(bootstrap, prefix, self._nodes, options)
         self._state = ExecutorState.STOPPED
-        self._closing = threading.Event()
+        self._closing = StopEvent()
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="executor", daemon=True)
@@ -116,7 +117,7 @@ class Executor:
     def serve(self) -> None:
         """Run until SIGINT or SIGTERM: the whole main program of an executor. To be called in the
         main thread. Raises what went wrong."""
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in STOP_SIGNALS:
             signal.signal(number, lambda *_: self._closing.set())
         with self:
             # What has failed in the thread sets the event too, and is raised by close.

@@ -34,6 +34,7 @@ from schemas.topics import ACKS, ANSWERS, NODE_LOADS, NODES, OPERATOR
 from streaming.brokers import CommittedReader
 from streaming.client.sender import Sender, make_message
 from streaming.errors import AccessRefused, StreamingError
+from streaming.signals import STOP_SIGNALS, StopEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -141,8 +142,8 @@ class NodeAgent:
         With `drain_timeout_seconds` the node is drained then, and leaves once it is empty; where
         that is refused or takes longer, it stops as for a restart and DrainRefused is raised.
         """
-        asked = threading.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        asked = StopEvent()
+        for number in STOP_SIGNALS:
             signal.signal(number, lambda *_: asked.set())
         with self:
             asked.wait()

@@ -21,11 +21,11 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from schemas.topics import NODE_TOPICS, REQUEST_TOPICS, full_name
 from streaming.brokers import connect
-from streaming.cli.signals import stop_on_signals
 from streaming.ingest import subscribe
 from streaming.observability import BatchTrace
 from streaming.pipeline import HEARTBEATS_SECONDS_MAX
 from streaming.settings.sections import SparkSettings
+from streaming.signals import stop_on_signals
 from streaming.spark import StartingSession, close_session
 
 SCHEMA = "shard int, topic string, key binary, value binary"

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from streaming.cli.signals import stop_on_signals
+from streaming.signals import stop_on_signals
 from streaming.simulator import Fleet
 from streaming.simulator.fleet import FleetNode
 

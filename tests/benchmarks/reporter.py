@@ -11,7 +11,7 @@ import typer
 from schemas.envelope import encode_headers
 from schemas.topics import NODE_LOADS, full_name
 from streaming.brokers import CommittedReader, make_producer
-from streaming.cli.signals import stop_on_signals
+from streaming.signals import stop_on_signals
 from streaming.simulator.loads import SHARDS_PER_REPORT
 
 RESOURCE = "disk_bytes"

@@ -43,9 +43,9 @@ def api(settings: "Settings", serving: ServingOptions) -> None:
         Service,
         make_application,
     )
-    from streaming.cli.signals import stop_on_signals
     from streaming.observability import configure_logging
     from streaming.read_model import ModelFollower, ReadModel
+    from streaming.signals import stop_on_signals
 
     access = serving.check()
     rules = GuardRules(access, serving.is_loopback, serving.origins)

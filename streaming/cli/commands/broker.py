@@ -45,8 +45,8 @@ def broker(
 
     Prints its address on one line when clients can connect. It has no topics at first.
     """
-    from streaming.cli.signals import EXIT_INTERRUPTED, stop_on_signals
     from streaming.runtime import EmbeddedBroker
+    from streaming.signals import EXIT_INTERRUPTED, stop_on_signals
 
     try:
         with stop_on_signals() as stop, EmbeddedBroker(port, data_dir) as running:

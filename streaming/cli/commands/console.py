@@ -50,8 +50,8 @@ def console(
     _plugin: PluginOption = None,
 ) -> None:
     """Show the fleet in a browser, and serve the query API, until Ctrl-C."""
-    from streaming.cli.signals import stop_on_signals
     from streaming.observability import configure_logging
+    from streaming.signals import stop_on_signals
 
     if file is not None and serving.operate:
         raise typer.BadParameter("a file takes no requests: leave --operate out")

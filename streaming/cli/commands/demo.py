@@ -61,7 +61,7 @@ def demo(
     """Show the whole system on this machine: placement, node death, repair, kill -9, recovery."""
     from rich.live import Live
 
-    from streaming.cli.signals import EXIT_INTERRUPTED, stop_on_signals
+    from streaming.signals import EXIT_INTERRUPTED, stop_on_signals
 
     staged = _stage(scenario)
     screen = text_console()

@@ -44,8 +44,8 @@ def show(
 ) -> None:
     """Show dead letters: id, time, reason, where the record lay, its key, and the sentence."""
     from streaming.brokers import Reachability
-    from streaming.cli.signals import stop_on_signals
     from streaming.requests import read_letters
+    from streaming.signals import stop_on_signals
 
     show_letter = _show_json if output is Output.JSON else _show_text
     reachability = Reachability(settings.kafka.bootstrap_servers, tell) if follow else None

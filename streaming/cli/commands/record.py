@@ -77,9 +77,9 @@ def record(
 
     The file stands under its name when it is complete. It can be replayed by itself.
     """
-    from streaming.cli.signals import stop_on_signals
     from streaming.replay import Recorder, make_head
     from streaming.settings import core_configuration
+    from streaming.signals import stop_on_signals
 
     options = settings.resolved_kafka_options()
     address, begin = settings.kafka.bootstrap_servers, settings.topics.prefix

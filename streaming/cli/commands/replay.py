@@ -185,8 +185,8 @@ def _rerun(
 ) -> None:
     from tempfile import TemporaryDirectory
 
-    from streaming.cli.signals import stop_on_signals
     from streaming.rerun import rerun
+    from streaming.signals import stop_on_signals
 
     start = recording.snapshot
     core = start.configuration(fallback) if start else fallback

@@ -175,7 +175,7 @@ def _run(
     accept_gap: bool,
     standby: "StandbyOptions | None",
 ) -> int:
-    from streaming.cli.signals import EXIT_INTERRUPTED, stop_on_signals
+    from streaming.signals import EXIT_INTERRUPTED, stop_on_signals
     from streaming.spark import start_session
 
     # A log in JSON is for programs: they have READY and STOPPED.
@@ -243,6 +243,7 @@ def _reconcile(
     would keep Ctrl-C waiting.
     """
     from streaming import app
+    from streaming.signals import join_heeding_signals
 
     ended: list[int | BaseException] = []
 
@@ -274,7 +275,7 @@ def _reconcile(
 
     thread = threading.Thread(target=run_application, name="reconciler", daemon=True)
     thread.start()
-    thread.join()
+    join_heeding_signals(thread)
     outcome = ended[0]
     if isinstance(outcome, BaseException):
         raise outcome

@@ -67,7 +67,7 @@ def fleet(
     from contextlib import nullcontext
 
     from streaming.brokers import Reachability
-    from streaming.cli.signals import stop_on_signals
+    from streaming.signals import stop_on_signals
     from streaming.simulator import (
         Executor,
         Fleet,
@@ -123,7 +123,7 @@ def executor(
 ) -> None:
     """Simulate the executor: accept each valid move, report it completed later, copy nothing."""
     from streaming.brokers import Reachability
-    from streaming.cli.signals import stop_on_signals
+    from streaming.signals import stop_on_signals
     from streaming.simulator import Executor, ExecutorBehaviour
 
     with (

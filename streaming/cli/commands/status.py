@@ -105,8 +105,8 @@ def follow(
     from rich.live import Live as Screen
 
     from streaming.cli.render.console import text_console
-    from streaming.cli.signals import stop_on_signals
     from streaming.errors import BrokerUnreachable
+    from streaming.signals import stop_on_signals
 
     console = text_console()
     with stop_on_signals() as stop, ExitStack() as until_stopped:

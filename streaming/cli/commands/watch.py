@@ -68,7 +68,7 @@ def watch(
     """
     from streaming.brokers import CommittedReader, Reachability
     from streaming.cli.render.record import JsonPrinter, TextPrinter
-    from streaming.cli.signals import stop_on_signals
+    from streaming.signals import stop_on_signals
 
     topics = topics_of(topic)
     printer = JsonPrinter() if output is Output.JSON else TextPrinter()

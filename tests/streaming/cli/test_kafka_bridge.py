@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import streaming.brokers
-import streaming.cli.signals
 import streaming.kafka_bridge
+import streaming.signals
 from streaming.cli.main import app
 from streaming.errors import BrokerUnreachable
 from tests.builders.bridge_agents import MemoryTopics
@@ -43,7 +43,7 @@ class ConnectedCluster:
         monkeypatch.setattr(
             streaming.brokers, "KafkaLockStore", lambda *_: MemoryLockStore(self.lock)
         )
-        monkeypatch.setattr(streaming.cli.signals, "stop_on_signals", lambda *_: self)
+        monkeypatch.setattr(streaming.signals, "stop_on_signals", lambda *_: self)
 
     def __enter__(self) -> Any:
         return self._handed.pop(0)

@@ -68,8 +68,8 @@ def apply(
 ) -> None:
     """Carry a saved plan out on a running Kafka cluster: waves, throttles, elections, a check."""
     from streaming.cli.render.apply import ApplyScreen
-    from streaming.cli.signals import EXIT_INTERRUPTED, stop_on_signals
     from streaming.kafka_bridge import Direction, Executor, JournalFile, KafkaAdmin
+    from streaming.signals import EXIT_INTERRUPTED, stop_on_signals
 
     rate = parse_rate(throttle, "--throttle")
     saved, waves = _load(plan)

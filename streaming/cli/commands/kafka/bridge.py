@@ -166,8 +166,8 @@ def bridge(
     from schemas.access import bridge_lock_id
     from schemas.cluster import SHARD_BYTES_RESOURCE
     from streaming.brokers import KafkaLockStore, LeaderLock
-    from streaming.cli.signals import stop_on_signals
     from streaming.kafka_bridge import Agent, KafkaAdmin, KafkaTopics, Mode, Monitoring
+    from streaming.signals import stop_on_signals
 
     settings, home = connection.settings, connection.home
     counts_disks = SHARD_BYTES_RESOURCE in settings.resources
