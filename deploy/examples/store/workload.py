@@ -15,6 +15,7 @@ from collections import Counter
 
 from deploy.examples.store.client import NoAnswer, StoreClient
 from streaming.client import Requester
+from streaming.signals import STOP_SIGNALS, StopEvent
 
 PAUSE_SECONDS = 0.02
 TOLD_EVERY_SECONDS = 10.0
@@ -107,8 +108,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, help="default: until SIGTERM")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    stopping = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    stopping = StopEvent()
+    for number in STOP_SIGNALS:
         signal.signal(number, lambda *_: stopping.set())
     at = (os.environ["KAFKA_BOOTSTRAP"], os.environ["TOPIC_PREFIX"])
     with Requester(*at) as requester:
