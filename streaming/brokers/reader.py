@@ -234,24 +234,19 @@ class CommittedReader:
         here. Raises KeyMissing for a record without a key."""
         latest: dict[str, dict[bytes, bytes | None]] = {name: {} for name in self._short_names}
         for messages in self._consume_to_end():
-            newest = {}
             for message in messages:
-                if message.error() is not None:
-                    self._advance(message)
-                    continue
-                topic, key, value = message.topic(), message.key(), message.value()
-                newest[topic, message.partition()] = message
-                if key is None:
-                    place = f"{topic}-{message.partition()} offset {message.offset()}"
+                key = message.key()
+                if key is not None:
+                    latest[message.topic()][key] = message.value()
+                elif self._advance(message):
+                    place = f"{message.topic()}-{message.partition()} offset {message.offset()}"
                     raise KeyMissing(f"{place} was not written by placer: the record has no key")
-                latest[topic][key] = value
-            for message in newest.values():
-                self._advance(message)
+            self._advance_all()
         return {self._short_names[name]: values for name, values in latest.items()}
 
     def _consume_to_end(self) -> Iterator[list[Any]]:
-        """Messages up to the ends as they are now; `_advance` has to see each, or of each partition
-        the newest."""
+        """Messages up to the ends as they are now; `_advance` has to see each, or at least those
+        that are no records, and `_advance_all` all others."""
         if self._reachability is not None:
             # The client hands over what its connections reported together with records.
             yield self._consumer.consume(RECORDS_PER_CALL_MAX, timeout=0)
@@ -323,6 +318,13 @@ class CommittedReader:
         if offset > self._next[place]:
             self._next[place] = offset
         return not at_end
+
+    def _advance_all(self) -> None:
+        """Note how far all records were read that the client has handed over."""
+        for at in self._consumer.position([TopicPartition(*place) for place in self._partitions]):
+            place = (at.topic, at.partition)
+            # Nothing was read there yet where the offset is below 0.
+            self._next[place] = max(self._next[place], at.offset)
 
     def _record(self, message: Any) -> Record:
         return Record.of(

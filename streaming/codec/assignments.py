@@ -22,7 +22,7 @@ _BLOCK_BYTES = 1 << 20
 # Fields that a record at rest has not; only a backslash could spell their names otherwise.
 _MOVE_FIELD, _ROLES_FIELD = b'"move_id"', b'"roles"'
 
-_ReadColumns = Callable[[bytes], AssignmentColumns | None]
+_ReadColumns = Callable[[bytes, int], AssignmentColumns | None]
 
 
 def assignment_value(assignment: Assignment) -> bytes:
@@ -124,7 +124,7 @@ def _parse_columns(text: bytes, records: int) -> AssignmentColumns | None:
     """Read lines of records at rest at once; None where Arrow is missing or might not read them as
     orjson does."""
     read = _make_column_reader()
-    return None if read is None or not _is_plain(text, records) else read(text)
+    return None if read is None or not _is_plain(text, records) else read(text, records)
 
 
 def _is_plain(text: bytes, records: int) -> bool:
@@ -183,14 +183,13 @@ def _make_column_reader() -> _ReadColumns | None:
     # Arrow's `to_numpy` would import pandas, which takes 0.4 s and 40 MiB.
     as_numpy: Any = np.from_dlpack
 
-    def read(text: bytes) -> AssignmentColumns | None:
+    def read(text: bytes, records: int) -> AssignmentColumns | None:
         try:
             table = pj.read_json(pa.BufferReader(text), reading, parsing, pool)
         except pa.ArrowException:
             return None
         columns = {name: table[name].combine_chunks() for name in schema.names[:6]}
-        is_whole = len(table) == text.count(b"\n") + 1
-        if not is_whole or any(column.null_count for column in columns.values()):
+        if len(table) != records or any(column.null_count for column in columns.values()):
             return None
         replicas, nodes = columns["replicas"], columns["replicas"].flatten()
         moving = len(columns["adding"].flatten()) + len(columns["removing"].flatten())

@@ -106,12 +106,12 @@ def _assignments_at_rest(
     values: Mapping[bytes, bytes], busy: list[Assignment]
 ) -> Iterator[AssignmentColumns]:
     """The assignments at rest in chunks; the others go to `busy`."""
-    items = iter(values.items())
-    while chunk := list(islice(items, CHUNK_RECORDS)):
+    rest = iter(values.values())
+    while chunk := list(islice(rest, CHUNK_RECORDS)):
         try:
-            parsed = codec.parse_assignments([value for _, value in chunk])
+            parsed = codec.parse_assignments(chunk)
         except _FAULTS:
-            for key, value in chunk:
+            for key, value in values.items():
                 try:
                     codec.parse_assignments([value])
                 except _FAULTS as why:
