@@ -63,10 +63,11 @@ core: $(PACKAGES)  ## the pure core in under a minute: tests, stories, a share o
 	@EXAMPLES=few $(BIN)/python -m pytest -q -n logical --no-loadscope-reorder \
 	  tests/simulation tests/placement tests/needs tests/test_oracle.py tests/test_oracle_movement.py
 
-# Two processes: one for the systems in tests/integration, which wait half of the time and are first
-# in the order of the files, one for all else.
+# Three processes on two cores: one for the systems in tests/integration, which wait half of the time
+# and are first in the order of the files, two for all else. With one for all else a third of both
+# cores was idle.
 test: setup  ## all tests; what was skipped is named with its reason
-	@$(BIN)/python -m pytest -rs -n 2 --no-loadscope-reorder
+	@$(BIN)/python -m pytest -rs -n 3 --no-loadscope-reorder
 
 long: setup  ## what takes minutes: broker, network, disk, tasks, access, TLS, chart, inputs run again
 	@$(BIN)/python -m pytest -rs -m long --ignore tests/integration/test_containers.py

@@ -77,7 +77,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 class SystemsTogether(LoadFileScheduling):
     """Which process plays what: the tests of a file stay together, those of whole systems all.
 
-    Systems wait half of the time, in which another process plays all else. Two systems at once
+    Systems wait half of the time, in which other processes play all else. Two systems at once
     would keep each other from answering within the seconds that their tests' timers leave.
     """
 
