@@ -106,17 +106,18 @@ def _assignments_at_rest(
     values: Mapping[bytes, bytes], busy: list[Assignment]
 ) -> Iterator[AssignmentColumns]:
     """The assignments at rest in chunks; the others go to `busy`."""
-    rest = iter(values.values())
+    rest, parsed_before = iter(values.values()), 0
     while chunk := list(islice(rest, CHUNK_RECORDS)):
         try:
             parsed = codec.parse_assignments(chunk)
         except _FAULTS:
-            for key, value in values.items():
+            for key, value in islice(values.items(), parsed_before, None):
                 try:
                     codec.parse_assignments([value])
                 except _FAULTS as why:
                     raise _make_unreadable(ASSIGNMENTS, key, why) from why
             raise
+        parsed_before += len(chunk)
         busy += parsed.busy
         yield from parsed.at_rest
 

@@ -1,5 +1,7 @@
 """The state rebuilt from columns is the one rebuilt record by record, and so are its refusals."""
 
+import sys
+
 import pytest
 
 from placement.model import Configuration
@@ -75,10 +77,13 @@ def test_one_bad_record_is_told_alike(
     assert found != sound
 
 
+@pytest.mark.parametrize("in_a_chunk", [1, 2, 100])
 def test_the_record_that_cannot_be_read_is_named(
-    monkeypatch: pytest.MonkeyPatch, published: Latest
+    monkeypatch: pytest.MonkeyPatch, published: Latest, in_a_chunk: int
 ) -> None:
     monkeypatch.setattr(assignments, "COLUMN_RECORDS_MIN", 1)
+    monkeypatch.setattr(sys.modules[rebuild.__module__], "CHUNK_RECORDS", in_a_chunk)
     latest = published | {ASSIGNMENTS: published[ASSIGNMENTS] | {b"b/1": b'{"stream":"b"}'}}
+    assert [*latest[ASSIGNMENTS]].index(b"b/1") > 2, "not in the first chunk"
     with pytest.raises(RecordUnreadable, match=r"key b/1 cannot be read: KeyError: 'adding'"):
         rebuild(CONFIGURATION, latest, 1)
