@@ -65,6 +65,11 @@ class StopEvent(threading.Event):
                 self._wakes.put(None)
         return self._is_set
 
+    def set_on_signals(self) -> None:
+        """Let SIGINT and SIGTERM set it from now on. To be called in the main thread."""
+        for number in STOP_SIGNALS:
+            signal.signal(number, lambda *_: self.set())
+
 
 def join_heeding_signals(thread: threading.Thread) -> None:
     """Wait in the main thread until another one ends; for the limit of a sleep see StopEvent."""

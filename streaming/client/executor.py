@@ -7,7 +7,6 @@ time that it has them. An executor that was replaced waits for them again.
 from __future__ import annotations
 
 import logging
-import signal
 import threading
 import time
 from enum import StrEnum
@@ -29,7 +28,7 @@ from streaming.client.node_locks import make_node_locks
 from streaming.client.schedule import Limits, Schedule
 from streaming.client.term import Term
 from streaming.errors import BrokerUnreachable, StreamingError
-from streaming.signals import STOP_SIGNALS, StopEvent
+from streaming.signals import StopEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -117,8 +116,7 @@ class Executor:
     def serve(self) -> None:
         """Run until SIGINT or SIGTERM: the whole main program of an executor. To be called in the
         main thread. Raises what went wrong."""
-        for number in STOP_SIGNALS:
-            signal.signal(number, lambda *_: self._closing.set())
+        self._closing.set_on_signals()
         with self:
             # What has failed in the thread sets the event too, and is raised by close.
             self._closing.wait()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-import signal
 import threading
 import time
 import uuid
@@ -34,7 +33,7 @@ from schemas.topics import ACKS, ANSWERS, NODE_LOADS, NODES, OPERATOR
 from streaming.brokers import CommittedReader
 from streaming.client.sender import Sender, make_message
 from streaming.errors import AccessRefused, StreamingError
-from streaming.signals import STOP_SIGNALS, StopEvent
+from streaming.signals import StopEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -143,8 +142,7 @@ class NodeAgent:
         that is refused or takes longer, it stops as for a restart and DrainRefused is raised.
         """
         asked = StopEvent()
-        for number in STOP_SIGNALS:
-            signal.signal(number, lambda *_: asked.set())
+        asked.set_on_signals()
         with self:
             asked.wait()
             if drain_timeout_seconds is not None:

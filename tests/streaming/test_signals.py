@@ -116,3 +116,16 @@ def test_a_limit_holds() -> None:
     assert not stop.wait(0.01)
     stop.set()
     assert stop.wait(0.0)
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_it_can_be_set_by_signals_alone(number: signal.Signals) -> None:
+    before = {each: signal.getsignal(each) for each in STOP_SIGNALS}
+    stop = StopEvent()
+    stop.set_on_signals()
+    try:
+        with unwoken_by(number, stop):
+            assert stop.wait()
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

@@ -7,7 +7,6 @@ and in the end reads every key with a fresh client. Exit code 1: an acknowledged
 import argparse
 import os
 import random
-import signal
 import sys
 import threading
 import time
@@ -15,7 +14,7 @@ from collections import Counter
 
 from deploy.examples.store.client import NoAnswer, StoreClient
 from streaming.client import Requester
-from streaming.signals import STOP_SIGNALS, StopEvent
+from streaming.signals import StopEvent
 
 PAUSE_SECONDS = 0.02
 TOLD_EVERY_SECONDS = 10.0
@@ -109,8 +108,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     stopping = StopEvent()
-    for number in STOP_SIGNALS:
-        signal.signal(number, lambda *_: stopping.set())
+    stopping.set_on_signals()
     at = (os.environ["KAFKA_BOOTSTRAP"], os.environ["TOPIC_PREFIX"])
     with Requester(*at) as requester:
         decision = requester.create(
