@@ -6,7 +6,6 @@ from placement.controllers.retry_gate import RetryGate
 from placement.diagnosis import why_kept
 from placement.model import (
     AckKind,
-    AdministrativeState,
     Cause,
     Code,
     Guard,
@@ -205,8 +204,7 @@ class MoveController:
                 # A node that flaps is back for a moment only: copying goes on.
                 return topology.is_lost(node) or topology.guard[node] is Guard.HELD_DOWN
             case Code.NODE_DRAINING:
-                draining = topology.administrative[node] is AdministrativeState.DRAINING
-                return draining or topology.is_lost(node)
+                return topology.is_draining(node) or topology.is_lost(node)
         return True
 
     def cancel(self, move_id: str) -> None:

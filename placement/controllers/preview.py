@@ -12,11 +12,16 @@ from dataclasses import dataclass
 from placement.controllers.holds import FLEET, HoldController
 from placement.controllers.loads import LoadController
 from placement.controllers.rebalance import RebalanceController
-from placement.diagnosis import AffectedShard, exposed_shards, exposure_reason, nodes_in_maintenance
+from placement.diagnosis import (
+    AffectedShard,
+    draining_nodes,
+    exposed_shards,
+    exposure_reason,
+    nodes_in_maintenance,
+)
 from placement.hashing import stable_id
 from placement.model import (
     Action,
-    AdministrativeState,
     Code,
     Guard,
     Liveness,
@@ -281,17 +286,11 @@ def _why_unsafe(state: ClusterState, asked: OperatorAsked, nodes: Collection[int
         found = exposed_shards(topology, affected_shards(state, nodes), away)
         return exposure_reason(found, f"with {asked.target} in maintenance")
     if asked.action is Action.DRAIN:
-        away = {*nodes, *_draining_nodes(state)}
+        away = {*nodes, *draining_nodes(topology)}
         stuck = _stuck_shards(state, affected_shards(state, nodes), away)
         found = exposed_shards(topology, stuck, away)
         return exposure_reason(found, f"with {asked.target} drained and gone")
     return None
-
-
-def _draining_nodes(state: ClusterState) -> list[int]:
-    """List the nodes, by index, that are draining."""
-    ordered = state.topology.administrative
-    return [node for node, each in enumerate(ordered) if each is AdministrativeState.DRAINING]
 
 
 def _stuck_shards(
@@ -355,7 +354,7 @@ def _why_still_needed(state: ClusterState, name: str) -> Reason | None:
         )
         return Reason(Code.REQUEST_CONTRADICTED, message)
     dead = topology.liveness[node] is Liveness.DEAD
-    if dead or topology.administrative[node] is AdministrativeState.DRAINING:
+    if dead or topology.is_draining(node):
         return None
     how = "drain it first, or stop it and wait until it is dead"
     message = f"node {name} is {topology.status(node)}: {how}"

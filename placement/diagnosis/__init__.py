@@ -7,6 +7,7 @@ Asks the rules of a stream's strategy about a shard or, over arrays, about a who
 from placement.diagnosis.cluster import Diagnosis, StreamToDiagnose, diagnose_cluster
 from placement.diagnosis.disruption import (
     AffectedShard,
+    draining_nodes,
     exposed_after_repair,
     exposed_shards,
     exposure_reason,
@@ -67,6 +68,7 @@ __all__ = [
     "colocated_unit",
     "count_by_rung",
     "diagnose_cluster",
+    "draining_nodes",
     "exposed_after_repair",
     "exposed_shards",
     "exposure_reason",

@@ -124,10 +124,7 @@ def exposed_after_repair(
       replicas (`repair: dead_only`), which no drain moves.
     - A shard that only waits for a limit is safe.
     """
-    away, draining = (
-        nodes_in_maintenance(topology),
-        _nodes_in_state(topology, AdministrativeState.DRAINING),
-    )
+    away, draining = nodes_in_maintenance(topology), draining_nodes(topology)
     affected = [*shards]
     blocked = [
         each
@@ -142,6 +139,11 @@ def exposed_after_repair(
 def nodes_in_maintenance(topology: Topology) -> list[int]:
     """List the nodes, by index, that an operator has put into maintenance."""
     return _nodes_in_state(topology, AdministrativeState.MAINTENANCE)
+
+
+def draining_nodes(topology: Topology) -> list[int]:
+    """List the nodes, by index, that an operator drains."""
+    return _nodes_in_state(topology, AdministrativeState.DRAINING)
 
 
 def _nodes_in_state(topology: Topology, state: AdministrativeState) -> list[int]:

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from placement.assignments import EMPTY
 from placement.diagnosis.fixability import FixabilityChecker
 from placement.model import (
-    AdministrativeState,
     Code,
     Liveness,
     Reason,
@@ -108,7 +107,7 @@ class ShardDiagnosis:
                 yield self._violation(shard, DISTINCT_NODES_RULE, node, times, 1, twice)
             if topology.is_dead(node):
                 continue
-            if topology.administrative[node] is AdministrativeState.DRAINING:
+            if topology.is_draining(node):
                 yield self.drain_violation(shard, node, why_draining(node, topology), times)
             if not self._policy.nodes.passes(topology, node):
                 yield self.admission_violation(shard, node, times)

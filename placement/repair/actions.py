@@ -18,7 +18,7 @@ from placement.diagnosis import (
     why_stray,
     why_surplus,
 )
-from placement.model import AdministrativeState, Cause, Code, Liveness, MoveKind, Reason
+from placement.model import Cause, Code, Liveness, MoveKind, Reason
 from placement.repair.colocation import is_leaving
 from placement.repair.needs import RepairScope, ShardNeeds
 from placement.repair.shard_case import ShardCase, score
@@ -57,7 +57,7 @@ class NoAction(NamedTuple):
 
 def why_leaving(node: int, topology: Topology) -> Reason:
     """Explain why a replica should leave its node."""
-    if topology.administrative[node] is AdministrativeState.DRAINING:
+    if topology.is_draining(node):
         return why_draining(node, topology)
     message = f"the replica on node {topology.ids[node]} is marked for replacement"
     return Reason(Code.REPLACEMENT_WANTED, message)

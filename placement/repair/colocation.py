@@ -12,7 +12,6 @@ from itertools import combinations
 
 from placement.allocator import View
 from placement.diagnosis import shared_nodes
-from placement.model import AdministrativeState
 from placement.repair.shard_case import ShardCase, score
 from placement.rules import RuleSet
 from placement.state import ClusterState, Stream
@@ -25,8 +24,7 @@ _SPARES_MAX = 3
 
 def is_leaving(stream: Stream, node: int, topology: Topology) -> bool:
     """Return whether the stream's replicas must leave a node, which drains or is not admitted."""
-    draining = topology.administrative[node] is AdministrativeState.DRAINING
-    return draining or not is_admitted(stream, node, topology)
+    return topology.is_draining(node) or not is_admitted(stream, node, topology)
 
 
 def is_admitted(stream: Stream, node: int, topology: Topology) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from placement.assignments import EMPTY
 from placement.diagnosis import kept_slots, live_slots
-from placement.model import AdministrativeState, Cause, MoveKind, RepairMode
+from placement.model import Cause, MoveKind, RepairMode
 from placement.moves import OpenMove
 from placement.repair.colocation import Colocation, is_admitted
 from placement.repair.shard_case import ShardCase
@@ -192,10 +192,9 @@ class ShardNeeds:
     def draining_slots(self) -> list[int]:
         """Slots on live nodes that are being emptied, or marked, followers first."""
         topology, nodes = self._topology, self.nodes
-        ordered, drains = topology.administrative, AdministrativeState.DRAINING
         marked = {topology.index[name] for at, name in self.scope.marks if at == self.shard}
         live = live_slots(nodes, topology)
-        found = [s for s in live if ordered[nodes[s]] is drains or nodes[s] in marked]
+        found = [s for s in live if topology.is_draining(nodes[s]) or nodes[s] in marked]
         return sorted(found, key=lambda slot: slot == 0)
 
     @cached_property

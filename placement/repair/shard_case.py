@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from placement.assignments import EMPTY
-from placement.model import AdministrativeState, StreamSpec
+from placement.model import StreamSpec
 from placement.policy import Policy
 from placement.rules import NEVER, Rule, RuleContext, RuleSet, Strength
 from placement.topology import Topology
@@ -98,7 +98,7 @@ def score(case: ShardCase, topology: Topology) -> RuleScore:
 
     Replicas on draining nodes are left out.
     """
-    live = [slot for slot in case.live(topology) if not is_draining(topology, case.nodes[slot])]
+    live = [slot for slot in case.live(topology) if not topology.is_draining(case.nodes[slot])]
     sums: dict[Strength, list[int]] = {Strength.REQUIRED: [], Strength.PREFERRED: []}
     admits = case.policy.nodes
     if not admits.everything:
@@ -128,8 +128,3 @@ def _can_be_led(case: ShardCase, slots: Sequence[int], topology: Topology) -> bo
     """
     most = RuleSet(case.rules).count_possible_leaders(max(case.factor, len(case.nodes)))
     return any(topology.can_lead[case.nodes[slot]] for slot in slots if slot < most)
-
-
-def is_draining(topology: Topology, node: int) -> bool:
-    """Return whether the replica leaves its node anyway, because the node drains."""
-    return topology.administrative[node] is AdministrativeState.DRAINING

@@ -26,7 +26,7 @@ from placement.allocator import (
 from placement.assignments import EMPTY
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Balance, Policy
-from placement.repair.shard_case import RuleScore, ShardCase, is_draining, score
+from placement.repair.shard_case import RuleScore, ShardCase, score
 from placement.rules import (
     NEVER,
     Mask,
@@ -322,7 +322,7 @@ def _find_other_moves(
     live = case.live(topology)
     for slot in live:
         node = case.nodes[slot]
-        if topology.is_dead(node) or is_draining(topology, node):
+        if topology.is_dead(node) or topology.is_draining(node):
             continue
         others = [each for each in live if each != slot]
         context = case.rule_context(judging, others, slot)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.hashing import digest64, scores
-from placement.model import DEPTH_MAX, AdministrativeState
+from placement.model import DEPTH_MAX
 from placement.rules import Rule, RuleContext, RuleSet, Strength
 from placement.topology import LEAF, NodeFilter, Scope, Topology
 
@@ -313,8 +313,7 @@ class Copysets:
 
 
 def _stays(topology: Topology, node: int) -> bool:
-    draining = topology.administrative[node] is AdministrativeState.DRAINING
-    return not draining and not topology.is_dead(node)
+    return not topology.is_draining(node) and not topology.is_dead(node)
 
 
 def _keep_least(found: _Found, key: NDArray[np.generic]) -> _Found:

@@ -36,6 +36,7 @@ _CAPACITY_FIRST = 64
 # The columns but for domains, and what they hold of an index without a node.
 _COLUMNS = {"_weight": 1, "_room": -1, "_digest": 0, "_leader": 0, "_eligible": 0, "_fenced": 0}
 _COLUMNS |= {"_counts_for_rules": 0, "_dead": 0, "_held": 0, "_lost": 0}
+_LISTS = ("ids", "attributes", "locations", "liveness", "administrative", "guard", "domains")
 
 NO_DOMAIN = -1
 
@@ -329,12 +330,10 @@ class Topology:
         It is eligible only where it is `up` and neither of the others objects.
         """
         self._condition_cache.clear()
-        self.liveness[node] = liveness
+        self.liveness[node], self.guard[node] = liveness, guard
         self.administrative[node] = administrative
-        self.guard[node] = guard
-        ordered = administrative is not AdministrativeState.NONE
-        trusted = guard is Guard.NONE
-        eligible = liveness is Liveness.UP and trusted and not ordered
+        unopposed = administrative is AdministrativeState.NONE and guard is Guard.NONE
+        eligible = liveness is Liveness.UP and unopposed
         if eligible != self._eligible[node]:
             self._live.clear()
         self._eligible[node] = eligible
@@ -348,7 +347,7 @@ class Topology:
             and administrative is not AdministrativeState.DRAINING
             and guard is not Guard.QUARANTINED
         )
-        self._fenced[node] = liveness is Liveness.SUSPECT and trusted and not ordered
+        self._fenced[node] = liveness is Liveness.SUSPECT and unopposed
         self._dead[node] = liveness.is_gone
 
     def set_held(self, node: int, held: bool) -> None:
@@ -409,11 +408,9 @@ class Topology:
         made: Topology = self.with_eligible(self._eligible)
         for name in _COLUMNS:
             setattr(made, name, getattr(self, name).copy())
-        made.ids, made.index = [*self.ids], {**self.index}
-        made.attributes, made.locations = [*self.attributes], [*self.locations]
-        made.liveness, made.guard = [*self.liveness], [*self.guard]
-        made.administrative = [*self.administrative]
-        made.domains, made._domain_index = [*self.domains], {**self._domain_index}
+        for name in _LISTS:
+            setattr(made, name, [*getattr(self, name)])
+        made.index, made._domain_index = {**self.index}, {**self._domain_index}
         made._domain_of = self._domain_of.copy()
         made.forgotten, made._free = {*self.forgotten}, [*self._free]
         made._order, made._at_depth = self._order.copy(), [*self._at_depth]
@@ -432,6 +429,10 @@ class Topology:
     def is_lost(self, node: int) -> bool:
         """Return whether replicas on the node have to be replaced; see `lost`."""
         return bool(self._lost.item(node))
+
+    def is_draining(self, node: int) -> bool:
+        """Return whether replicas leave the node because an operator drains it."""
+        return self.administrative[node] is AdministrativeState.DRAINING
 
     def _append(self, node_id: str, attributes: NodeAttributes) -> int:
         if self._free:
