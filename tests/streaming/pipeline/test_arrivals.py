@@ -8,7 +8,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from typing import Any
 
+import orjson
 import pytest
 from confluent_kafka import Producer
 
@@ -18,11 +20,14 @@ from schemas.topics import INPUT_TOPICS, full_name
 from streaming.brokers import make_producer
 from streaming.pipeline import arrivals
 from streaming.pipeline.arrivals import NodeArrivals, RequestArrivals
+from tests.systems.waiting import until
 
 START = {topic: {0: 0} for topic in INPUT_TOPICS}
 FOREVER_SECONDS = 3_600.0
 # A wait that has not ended after this was not ended by the record.
 LONG_SECONDS = 20.0
+# Without a rest most of them are fetched one by one.
+BEATS = 200
 
 
 @pytest.fixture
@@ -195,6 +200,27 @@ def test_a_request_waits_for_the_statements_before_it_and_for_no_heartbeat(
     beat(producer, prefix, "n2")
     write(producer, prefix, "inventory.v1", "n1", "LocationAssigned")
     assert find_statements(nodes, never) == {"nodes.v1": {0: 6}, "inventory.v1": {0: 1}}
+
+
+def test_fetches_about_nodes_rest(bootstrap: str, prefix: str, producer: Producer) -> None:
+    counts: list[int] = []
+
+    def note_fetches(statistics: str) -> None:
+        brokers = orjson.loads(statistics)["brokers"].values()
+        counts.append(sum(each["req"].get("Fetch", 0) for each in brokers))
+
+    options: dict[str, Any] = {"statistics.interval.ms": 50, "stats_cb": note_fetches}
+    began = time.monotonic()
+    with closing(NodeArrivals(bootstrap, prefix, options, START, FOREVER_SECONDS)) as nodes:
+        for _ in range(BEATS):
+            beat(producer, prefix, "n1")
+        find_statements(nodes, never)
+        known = len(counts)
+        until(lambda: len(counts) > known, "the fetches until now are counted")
+        fetches = counts[-1]
+    # Two are there at the begin: one of the topics that are empty, one of the first record.
+    rests = (time.monotonic() - began) * 1000 / arrivals._NODES_PAUSE_MS
+    assert fetches <= rests + 2
 
 
 def test_what_cannot_be_read_is_waited_for_in_full(
