@@ -2,6 +2,7 @@
 see one another.
 """
 
+import time
 from collections.abc import Iterator, Mapping
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
@@ -22,6 +23,8 @@ from streaming.presence.ticks import TickAuthor, TickSeen, encode_tick
 PARTITION = 0
 # Taken at once: a partition takes 20,000 heartbeats a second.
 _RECORDS_PER_CALL = 20_000
+# How long one look for records waits, where an offset is awaited.
+_POLL_SECONDS = 0.05
 
 
 def read_tick(message: Message) -> TickSeen | None:
@@ -54,11 +57,6 @@ class TickLog:
         self._failed: KafkaError | None = None
         self._next = 0
         self._closed = False
-
-    @property
-    def position(self) -> int:
-        """Return the next offset to read."""
-        return self._next
 
     def open(self, window_ms: int) -> int:
         """Write a first tick, and begin to read `window_ms` before it; returns its offset."""
@@ -113,6 +111,25 @@ class TickLog:
             tick = read_tick(message)
             if tick is not None:
                 yield tick
+
+    def read_to(self, offset: int) -> Iterator[TickSeen]:
+        """Yield the ticks up to an offset, that of a tick which was written.
+
+        Raises BrokerUnreachable where no record comes for CONNECT_TIMEOUT_SECONDS before that.
+        """
+        came_at = time.monotonic()
+        while self._next <= offset:
+            reached = self._next
+            yield from self.read(_POLL_SECONDS)
+            now = time.monotonic()
+            if self._next > reached:
+                came_at = now
+            elif now - came_at > CONNECT_TIMEOUT_SECONDS:
+                raise BrokerUnreachable(
+                    f"{self._topic}-{PARTITION} brought no record for "
+                    f"{CONNECT_TIMEOUT_SECONDS:g} s, though offset {offset} was written: its "
+                    "broker does not answer, or a transaction that was begun before is still open"
+                )
 
     def close(self) -> None:
         """Close both connections, once; a tick under way is written."""

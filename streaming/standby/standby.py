@@ -6,7 +6,7 @@ Patience and claims only decide when, so that nobody takes over without need.
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ from schemas.inputs import CLAIMANT, STANDBY
 from streaming.codec import configuration_body, parse_configuration
 from streaming.errors import StreamingError
 from streaming.outbox import Outbox
-from streaming.presence import Presence, TickAuthor, TickLog
+from streaming.presence import Presence, TickAuthor, TickLog, TickSeen
 from streaming.recovery import (
     Recovered,
     await_transactions,
@@ -123,8 +123,7 @@ class Standby:
         self._presence.begin(marker)
         if self._how.behind:
             self._presence.stand_back()
-        while self._log.position <= first_tick:
-            self._read_ticks(_POLL_SECONDS)
+        self._take_ticks(self._log.read_to(first_tick))
         self.is_due = self._presence.is_due
         presence = self._presence
         self._observer.on_standing_by(
@@ -155,7 +154,7 @@ class Standby:
                 self._follower.state.proven, self._follower.state.lag_commits
             )
             self._tick()
-            self._read_ticks()
+            self._take_ticks(self._log.read())
             self.is_due = self._presence.is_due
             if self.is_due and self._may_claim.is_set() and self._claim():
                 return True
@@ -195,8 +194,7 @@ class Standby:
     def _claim(self) -> bool:
         """Claim the role; returns whether this process has it."""
         offset, _ = self._log.write_and_wait(CLAIMANT, self._follower.state.proven)
-        while self._log.position <= offset:
-            self._read_ticks(_POLL_SECONDS)
+        self._take_ticks(self._log.read_to(offset))
         return self._presence.take_claim()
 
     def _tick(self) -> None:
@@ -207,8 +205,8 @@ class Standby:
             self._ticked = now
             self._log.write(STANDBY, self._follower.state.proven)
 
-    def _read_ticks(self, timeout_seconds: float = 0.0) -> None:
-        for tick in self._log.read(timeout_seconds):
+    def _take_ticks(self, ticks: Iterable[TickSeen]) -> None:
+        for tick in ticks:
             self._presence.take_tick(tick)
 
     def _may_rebuild(self) -> bool:
