@@ -17,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from streaming.runtime.directories import cache_dir
 from streaming.settings import Settings
 from streaming.settings.types import SECRET_KEY, SECRET_REFERENCE
@@ -90,7 +92,8 @@ _HEADS: Mapping[str, tuple[str, Sequence[str]]] = {
     ),
     "topics.yaml": (
         """\
-# For Strimzi 1.0 or newer. The label names the Kafka resource that the topics belong to.
+# For Strimzi 1.0 or newer. The label names the Kafka resource that the topics belong to. Strimzi
+# deletes a topic together with its resource, and the state is in the topics.
 """,
         ("strimzi/topics.yaml",),
     ),
@@ -99,6 +102,9 @@ _HEADS: Mapping[str, tuple[str, Sequence[str]]] = {
 # For Strimzi 1.0 or newer. One user per role, with its least rights; the operator keeps each
 # one's password in a secret of the same name. A consumer that joins a group needs Read on the
 # group besides.
+#
+# Look whether the names are free: kubectl get kafkauser. A user of the same name would get these
+# rights in the place of its own. With Helm, strimzi.users.namePrefix gives other names.
 """,
         ("strimzi/users.yaml",),
     ),
@@ -161,6 +167,21 @@ def helm(*arguments: str | Path) -> str:
 def template(*arguments: str | Path) -> str:
     """Render the chart as release `placer`. Raises HelmFailed, HelmMissing."""
     return helm("template", "placer", CHART, "--kube-version", KUBERNETES_VERSION, *arguments)
+
+
+def notes(directory: Path, *arguments: str | Path) -> str:
+    """Render what `helm install` prints at its end, as the text of a manifest: of the notes helm
+    renders nothing without a cluster. `directory`: for a copy of the chart."""
+    copied = shutil.copytree(CHART, directory / "chart")
+    templates = copied / "templates"
+    text = (templates / "NOTES.txt").read_text("utf-8")
+    (templates / "_notes.tpl").write_text(f'{{{{ define "notes" }}}}{text}{{{{ end }}}}', "utf-8")
+    shown = '{apiVersion: v1, kind: ConfigMap, data: {notes: {{ include "notes" . | toJson }}}}'
+    (templates / "notes.yaml").write_text(shown, "utf-8")
+    command = ("template", "placer", copied, "--show-only", "templates/notes.yaml")
+    printed = helm(*command, "--kube-version", KUBERNETES_VERSION, *arguments)
+    said: str = yaml.safe_load(printed)["data"]["notes"]
+    return said
 
 
 def manifests() -> dict[Path, str]:

@@ -17,6 +17,7 @@ from jsonschema import Draft202012Validator
 
 from schemas.access import grants
 from schemas.topics import CATALOGUE, configs_for, full_name
+from streaming.doctor import machine_checks
 from streaming.settings import Settings, load_settings
 from tests import chart
 from tests.builders.strimzi_users import rights_of, spelled_by_strimzi
@@ -100,7 +101,7 @@ def test_values_that_are_rendered_obey_the_schema(path: Path) -> None:
 # What is given, what jsonschema says of it, and what helm does.
 REFUSED = [
     ({"replica": 3}, "'replica' was unexpected", "'replica' not allowed"),
-    ({"replicas": 0}, "replicas: 0 is less than", "at '/replicas': minimum: got 0, want 1"),
+    ({"replicas": -1}, "replicas: -1 is less than", "at '/replicas': minimum: got -1, want 0"),
     (
         {"settings": {"livenes": {"dead_after_seconds": 3}}},
         "'livenes' was unexpected",
@@ -169,6 +170,12 @@ def test_every_number_of_replicas_has_its_number_in_sync() -> None:
             assert config["min.insync.replicas"] == needed[min(replicas, len(needed)) - 1]
 
 
+def test_the_scratch_of_a_pod_is_room_enough_for_the_doctor() -> None:
+    # Of a Kubernetes quantity; a healthy pod has used a few megabytes of it.
+    size = int(SHIPPED["scratch"]["sizeLimit"].removesuffix("Mi")) * 1024**2
+    assert size >= 2 * machine_checks.SPACE_LOW_BYTES
+
+
 def test_the_notes_name_commands_that_there_are() -> None:
     text = (chart.CHART / "templates" / "NOTES.txt").read_text("utf-8")
     named = re.findall(r"^  (?:kubectl .* -- )?(placer .*)$", text, re.MULTILINE)
@@ -211,6 +218,13 @@ def of_kind(kind: str, manifests: list[Manifest]) -> list[Manifest]:
     found = [each for each in manifests if each["kind"] == kind]
     assert found
     return found
+
+
+def pods(manifests: list[Manifest]) -> dict[str, Any]:
+    """The specs of the deployments' pods by component."""
+    templates = [each["spec"]["template"] for each in of_kind("Deployment", manifests)]
+    label = "app.kubernetes.io/component"
+    return {each["metadata"]["labels"][label]: each["spec"] for each in templates}
 
 
 def with_values(tmp_path: Path, given: Any) -> tuple[str, Path]:
@@ -338,33 +352,60 @@ def test_the_settings_are_read_as_they_were_given(path: Path, tmp_path: Path) ->
 
 @marked
 def test_a_pod_gets_the_secrets_that_its_settings_name() -> None:
-    got = {}
-    for deployment in of_kind("Deployment", of_file("plain")):
-        volumes = deployment["spec"]["template"]["spec"]["volumes"]
-        got[deployment["metadata"]["name"]] = [
-            each["secret"]["secretName"] for each in volumes if "secret" in each
-        ]
+    got = {
+        name: [each["secret"]["secretName"] for each in pod["volumes"] if "secret" in each]
+        for name, pod in pods(of_file("plain")).items()
+    }
     assert got == {
-        "placer": ["placer-kafka", "kafka-cluster-ca-cert"],
-        "placer-bridge": ["placer-kafka-bridge", "kafka-cluster-ca-cert"],
-        "placer-console": [
+        "reconciler": ["placer-kafka", "kafka-cluster-ca-cert"],
+        "bridge": ["placer-kafka-bridge", "kafka-cluster-ca-cert"],
+        "console": [
             *("placer-console-tls", "placer-console-tokens"),
             *("kafka-cluster-ca-cert", "placer-kafka-console"),
         ],
     }
     by_component = {}
-    for deployment in of_kind("Deployment", of_file("everything")):
-        (container,) = deployment["spec"]["template"]["spec"]["containers"]
-        by_component[container["name"]] = {
+    for name, pod in pods(of_file("everything")).items():
+        (container,) = pod["containers"]
+        by_component[name] = {
             each["name"]: each["valueFrom"]["secretKeyRef"]["key"]
             for each in container["env"]
             if "secretKeyRef" in each.get("valueFrom", ())
         }
     assert by_component == {
-        "placer": {"KAFKA_PASSWORD": "reconciler"},
+        "reconciler": {"KAFKA_PASSWORD": "reconciler"},
         "bridge": {"BRIDGE_PASSWORD": "bridge"},
         "console": {"READERS_PASSWORD": "readers"},
     }
+
+
+@marked
+def test_the_notes_name_every_secret_that_a_pod_mounts(tmp_path: Path) -> None:
+    said = chart.notes(tmp_path, "--values", chart.VALUES / "plain-values.yaml")
+    (listed,) = re.findall(
+        r"^Secrets that have to be in namespace default: (.*)$", said, re.MULTILINE
+    )
+    mounted = {
+        each["secret"]["secretName"]
+        for pod in pods(of_file("plain")).values()
+        for each in pod["volumes"]
+        if "secret" in each
+    }
+    assert sorted(listed.split(", ")) == sorted(mounted)
+
+
+@marked
+def test_a_cell_without_processes_says_that_nothing_is_decided(tmp_path: Path) -> None:
+    assert of_kind("Deployment", rendered("--set", "replicas=0"))[0]["spec"]["replicas"] == 0
+    assert "Nothing is decided: replicas is 0" in chart.notes(tmp_path, "--set", "replicas=0")
+
+
+@marked
+def test_only_a_driver_of_executors_gets_a_token() -> None:
+    token = "automountServiceAccountToken"
+    tokens = {name: pod[token] for name, pod in pods(of_file("everything")).items()}
+    assert tokens == {"reconciler": True, "bridge": False, "console": False}
+    assert [pod[token] for pod in pods(rendered()).values()] == [False]
 
 
 @marked
@@ -411,12 +452,17 @@ def test_topics_and_users_follow_prefix_cell_and_replicas() -> None:
         for user in of_kind("KafkaUser", manifests)
         for acl in user["spec"]["authorization"]["acls"]
     ]
-    assert rights == [(each.role, spelled_by_strimzi(each)) for each in grants(prefix, "west")]
+    assert rights == [
+        (f"west-{each.role}", spelled_by_strimzi(each)) for each in grants(prefix, "west")
+    ]
     named = [*of_kind("KafkaTopic", manifests), *of_kind("KafkaUser", manifests)]
     assert {each["metadata"]["namespace"] for each in named} == {"kafka"}
     assert {each["metadata"]["labels"]["strimzi.io/cluster"] for each in named} == {"shared"}
     names = [each["metadata"]["name"] for each in named]
     assert [name for name in names if name != name.lower()] == []
+    # Strimzi deletes a topic, and all state in it, together with its resource.
+    kept = {each["metadata"]["annotations"]["helm.sh/resource-policy"] for each in named}
+    assert kept == {"keep"}
 
 
 @marked

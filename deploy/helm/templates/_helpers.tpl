@@ -292,4 +292,7 @@ namespace: {{ . }}
 labels:
   strimzi.io/cluster: {{ .Values.strimzi.cluster }}
   {{- include "placer.releaseLabels" . | nindent 2 }}
+{{- /* Strimzi deletes a topic together with its resource, and the state is in the topics. */}}
+annotations:
+  helm.sh/resource-policy: keep
 {{- end }}

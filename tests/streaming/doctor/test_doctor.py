@@ -16,6 +16,7 @@ from typer.testing import Result
 
 from schemas.topics import full_name
 from streaming.doctor import machine_checks
+from streaming.settings import Settings
 from tests.builders.histories import eventful
 from tests.streaming.cli.test_replay import send, send_altered
 from tests.systems.waiting import until
@@ -127,3 +128,10 @@ def test_what_is_wrong_with_the_machine_is_named(
     health = {name: found[name]["health"] for name in ("java", "jars", "checkpoint", "packages")}
     assert health == {"java": "fail", "jars": "warn", "checkpoint": "fail", "packages": "fail"}
     assert all(found[name]["action"] for name in health)
+
+
+def test_a_machine_without_the_embedded_broker_is_sound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_checks, "has_jars", lambda name: name != "broker")
+    assert machine_checks.check_jars(Settings()) == (
+        "the set connector is in the cache; the set broker, for --embedded alone, is not"
+    )
