@@ -72,7 +72,15 @@ def read_end_offsets(
             isolation_level=isolation,
             request_timeout=timeout_seconds,
         )
-        return {(p.topic, p.partition): answer.result().offset for p, answer in asked.items()}
+        ends = {(p.topic, p.partition): answer.result().offset for p, answer in asked.items()}
+        for (topic, partition), end in ends.items():
+            # So the client answers, without an error, for a leader that has not answered in time.
+            if end < 0:
+                raise BrokerUnreachable(
+                    f"the end offset of {topic}-{partition} cannot be read: its leader does not "
+                    "answer"
+                )
+        return ends
 
     return _ask_patiently(ask, "a topic", timeout_seconds)
 

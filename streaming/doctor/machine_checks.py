@@ -13,8 +13,8 @@ from streaming.settings import Settings
 
 PACKAGES = ("placement", "schemas", "streaming")
 JAR_SETS: tuple[JarSet, ...] = get_args(JarSet)
-# Beside 20,000 heartbeats a second of 10,000 nodes the directory took 1.3 MB at most: Spark keeps two
-# versions of the operators' state. The rest is room for a log of what goes wrong; the pods of
+# Beside 20,000 heartbeats a second of 10,000 nodes the directory took 1.3 MB at most: Spark keeps
+# two versions of the operators' state. The rest is room for a log of what goes wrong; the pods of
 # deploy/helm have 512 MiB in all.
 SPACE_LOW_BYTES = 256 * 1024**2
 SPACE_LEAST_BYTES = 64 * 1024**2

@@ -197,6 +197,10 @@ def _are_capacities(capacities: Mapping[str, Any]) -> bool:
     )
 
 
+def _have_type(entries: Sequence[Mapping[str, Any]], name: str, wanted: type) -> bool:
+    return {type(each[name]) for each in entries} == {wanted}
+
+
 def _columns_of(
     at: int,
     life: tuple[str, str, int],
@@ -205,21 +209,25 @@ def _columns_of(
     capacities: tuple[tuple[str, int], ...],
 ) -> LoadReport | None:
     """Make columns of entries, or None if a value is none of its field's."""
+    resources = [name for name in names if name not in limits.RESOURCE_NAMES_RESERVED]
+    if not all(_have_type(entries, name, int) for name in ("shard", *resources)):
+        return None
+    if not all(_have_type(entries, name, str) for name in {"stream", "uid"}.intersection(names)):
+        return None
     uids: dict[str, str | None] = {}
     given = [each.get("uid") for each in entries]
     streams = [each["stream"] for each in entries]
     for stream, uid in set(zip(streams, given, strict=True)):
-        if type(stream) is not str or not limits.ID.match(stream) or stream in uids:
+        if not limits.ID.match(stream) or stream in uids:
             return None
-        if "uid" in names and (type(uid) is not str or not limits.ID.match(uid)):
+        if uid is not None and not limits.ID.match(uid):
             return None
         uids[stream] = uid
     ordered = list(dict.fromkeys(streams))
     index = {stream: code for code, stream in enumerate(ordered)}
     codes = np.array([index[stream] for stream in streams], np.int64)
-    resources = [name for name in names if name not in limits.RESOURCE_NAMES_RESERVED]
     figures = np.array([[each[name] for each in entries] for name in ("shard", *resources)])
-    # Another type, or a number beyond 64 bits, makes another column; `true` was ruled out.
+    # A number beyond 64 bits makes another column.
     if figures.dtype != np.int64 or (figures < 0).any() or (figures > limits.AMOUNT_MAX).any():
         return None
     shards, amounts = figures[0], figures[1:]

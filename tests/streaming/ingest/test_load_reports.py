@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from placement.load_reports import LoadBands, LoadReport
@@ -113,12 +113,14 @@ def test_a_field_that_is_not_read_is_counted() -> None:
 
 
 values = st.one_of(
-    st.integers(-2, 3), st.sampled_from([2**62, 2**62 + 1, 2**63, 2**64, True, None, 1.0, "1", []])
+    st.integers(-2, 3),
+    st.sampled_from([2**62, 2**62 + 1, 2**63, 2**64, True, None, 1.0, "1", [], [1], {"a": 1}]),
 )
 entries = st.fixed_dictionaries(
-    {"stream": st.sampled_from(["s", "t", "", 5]), "shard": values},
-    optional={"uid": st.sampled_from(["u", "v", None, 5]), "disk": values, "x y": values},
+    {"stream": st.sampled_from(["s", "t", "", 5, ["s"], {"s": 1}]), "shard": values},
+    optional={"uid": st.sampled_from(["u", "v", None, 5, ["u"]]), "disk": values, "x y": values},
 )
+LISTED = {"node_id": "n1", "incarnation": "a", "sequence": 1}
 bodies = st.fixed_dictionaries(
     {"node_id": st.sampled_from(["n1", "n2", 5]), "incarnation": st.just("a"), "sequence": values},
     optional={
@@ -129,6 +131,11 @@ bodies = st.fixed_dictionaries(
 
 
 @given(bodies)
+@example({**LISTED, "shards": [{"stream": ["s"], "shard": 0, "disk": 5}]})
+@example({**LISTED, "shards": [{"stream": "s", "uid": ["u"], "shard": 0, "disk": 5}]})
+@example({**LISTED, "shards": [{"stream": "s", "shard": 0, "disk": [5]}]})
+@example({**LISTED, "shards": [{"stream": "s", "shard": [0], "disk": [5]}]})
+@example({**LISTED, "shards": [{"stream": "s", "shard": n, "disk": [5] * n} for n in (0, 1)]})
 def test_nothing_is_plain_that_the_careful_way_would_refuse(body: dict[str, Any]) -> None:
     record = raw("NodeLoadReported", "n1", {}, 0, 5, "loads.v1")
     record = record._replace(value=json.dumps(body).encode())
