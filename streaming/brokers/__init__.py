@@ -27,7 +27,13 @@ from streaming.brokers.leader_lock import (
 )
 from streaming.brokers.offsets import find_offset, read_end_offsets, read_watermarks
 from streaming.brokers.reachability import Reachability
-from streaming.brokers.reader import CommittedReader, Record, RecordBytes, parse_json_object
+from streaming.brokers.reader import (
+    CommittedReader,
+    Record,
+    RecordBytes,
+    parse_json_object,
+    read_headers,
+)
 
 __all__ = [
     "CONNECT_TIMEOUT_SECONDS",
@@ -54,5 +60,6 @@ __all__ = [
     "parse_json_object",
     "present_partitions",
     "read_end_offsets",
+    "read_headers",
     "read_watermarks",
 ]

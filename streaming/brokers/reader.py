@@ -334,8 +334,17 @@ class CommittedReader:
             message.timestamp()[1],
             message.key(),
             message.value(),
-            tuple(message.headers() or ()),
+            read_headers(message),
         )
+
+
+def read_headers(message: Any) -> tuple[tuple[str, bytes | None], ...]:
+    """The headers of a message; none of them where a name is not UTF-8, for which the client raises
+    an error. Brokers take any bytes for a name."""
+    try:
+        return tuple(message.headers() or ())
+    except (SystemError, UnicodeDecodeError):
+        return ()
 
 
 def _text(data: bytes) -> str:

@@ -81,8 +81,12 @@ def subscribe(
     kafka_options: Mapping[str, str],
     positions: Mapping[str, Mapping[int, int]],
     max_offsets_per_trigger: int,
+    *,
+    fail_on_loss: bool = True,
 ) -> "DataFrame":
-    """The records behind `positions` (full topic name -> partition -> next offset)."""
+    """The records behind `positions` (full topic name -> partition -> next offset).
+
+    `fail_on_loss`: whether the query ends where records were deleted before it has read them."""
     starting = {
         topic: {str(partition): offset for partition, offset in partitions.items()}
         for topic, partitions in positions.items()
@@ -93,7 +97,7 @@ def subscribe(
             "subscribe": ",".join(positions),
             "startingOffsets": orjson.dumps(starting).decode(),
             "includeHeaders": "true",
-            "failOnDataLoss": "true",
+            "failOnDataLoss": str(fail_on_loss).lower(),
             "maxOffsetsPerTrigger": str(max_offsets_per_trigger),
             "fetchOffset.numRetries": str(OFFSETS_TRIES_MAX),
             "kafka.isolation.level": "read_committed",

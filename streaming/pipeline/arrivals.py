@@ -18,7 +18,13 @@ from confluent_kafka.admin import AdminClient
 from schemas.envelope import TYPE_HEADER, type_name
 from schemas.inputs import STANDBY, TICK_KEY, NodeHeartbeat
 from schemas.topics import NODE_TOPICS, NODES, REQUEST_TOPICS, full_name
-from streaming.brokers import connect, make_reader, read_end_offsets
+from streaming.brokers import (
+    connect,
+    make_reader,
+    present_partitions,
+    read_end_offsets,
+    read_headers,
+)
 from streaming.errors import StreamingError
 
 Positions = Mapping[str, Mapping[int, int]]
@@ -44,6 +50,8 @@ _FETCH_WAIT_MS = 500
 _NODES_PAUSE_MS = 50
 # How soon a stop is noticed.
 _LOOK_SECONDS = 0.2
+# Partitions are added once in years; the ticks for new ones begin as soon.
+COUNT_SECONDS = 30.0
 # Where a partition ends is known in milliseconds, and not from a broker that has died.
 _ENDS_TIMEOUT_SECONDS = 2.0
 # Taken from the client at once; more would keep other threads waiting for milliseconds.
@@ -57,13 +65,17 @@ _STOPPING = b"stopping"
 
 
 class RequestArrivals:
-    """Follows the topics of requests behind the positions that the last batch reached."""
+    """Follows the topics of requests behind the positions that the last batch reached, and
+    partitions that were added since: Spark finds these when it is asked, and not before."""
 
     def __init__(self, bootstrap: str, prefix: str, options: Mapping[str, str]) -> None:
         """Raises BrokerUnreachable, ConnectionUntrusted, AccessRefused."""
         self._consumer = make_reader(bootstrap, options, fetch_wait_ms=_FETCH_WAIT_MS)
+        self._names = [full_name(topic, prefix) for topic in REQUEST_TOPICS]
         self._prefix = prefix
         self._next: dict[_Place, int] = {}
+        self._added: set[_Place] = set()
+        self._counted_at = time.monotonic()
 
     def wait(self, positions: Positions, stopping: Callable[[], bool]) -> bool:
         """Wait for a record at or after `positions`. False if `stopping` said so before.
@@ -75,6 +87,8 @@ class RequestArrivals:
             while not stopping():
                 message = self._consumer.poll(_LOOK_SECONDS)
                 if message is None or _is_end(message):
+                    if self._find_added():
+                        self._follow(positions)
                     continue
                 if message.error() is not None:
                     return False
@@ -87,7 +101,7 @@ class RequestArrivals:
 
     def _follow(self, positions: Positions) -> None:
         """Go on from `positions`; where the last wait ended there, its fetch is still under way."""
-        wanted = {
+        wanted = dict.fromkeys(self._added, 0) | {
             (full_name(topic, self._prefix), partition): offset
             for topic in REQUEST_TOPICS
             for partition, offset in positions[topic].items()
@@ -95,6 +109,18 @@ class RequestArrivals:
         if wanted != self._next:
             self._next = wanted
             self._consumer.assign([TopicPartition(*place, at) for place, at in wanted.items()])
+
+    def _find_added(self) -> bool:
+        """Look now and then for partitions that were added; returns whether there are any."""
+        if time.monotonic() - self._counted_at < COUNT_SECONDS:
+            return False
+        self._counted_at = time.monotonic()
+        try:
+            found = {(n, p) for n in self._names for p in present_partitions(self._consumer, n)}
+        except StreamingError:
+            return False
+        self._added |= (added := found - self._next.keys())
+        return bool(added)
 
     def close(self) -> None:
         """Close the connection."""
@@ -114,7 +140,8 @@ class _Said(Enum):
 class NodeArrivals:
     """Follows the topics about nodes, on a thread of its own, whatever Spark has read.
 
-    Its records are looked at by their headers, 3 µs each.
+    Its records are looked at by their headers, 3 µs each. `fault`: an error that has ended the
+    thread; from then on nobody waits for anything here.
     """
 
     def __init__(
@@ -140,6 +167,7 @@ class NodeArrivals:
         # The offset behind the last record of a kind.
         self._last: dict[_Said, dict[_Place, int]] = {kind: {} for kind in _Said}
         self._awaited = self._failed = self._closing = False
+        self.fault: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="node-arrivals", daemon=True)
         self._thread.start()
 
@@ -235,6 +263,13 @@ class NodeArrivals:
         return found
 
     def _run(self) -> None:
+        try:
+            self._follow_to_the_close()
+        except Exception as error:  # noqa: BLE001 - the main thread raises it
+            self.fault = error
+            self._fail()
+
+    def _follow_to_the_close(self) -> None:
         while not self._closing:
             try:
                 self._follow()
@@ -288,7 +323,7 @@ def _kind_of(message: Message) -> _Said | None:
     value = message.value() or b""
     if message.key() == _TICK:
         return None if _STANDBY in value else _Said.TICK
-    if _HEARTBEAT in (message.headers() or ()) and _STOPPING not in value:
+    if _HEARTBEAT in read_headers(message) and _STOPPING not in value:
         return _Said.HEARTBEAT
     return _Said.STATEMENT
 

@@ -133,10 +133,10 @@ class BatchApplier:
         self._followed = recovered.followed
         self._instance, self._version = instance, version("placement-reconciler")
         self.writer_epoch = recovered.writer_epoch + 1
-        self.tick_seen = -1
-        self.records_read = 0
-        self.ignored = recovered.ignored
-        self.handed_over = False
+        self.tick_seen, self.records_read = -1, 0
+        self.ignored, self.handed_over = recovered.ignored, False
+        # Whether the state is that of the last commit.
+        self.is_sound = True
 
     @property
     def positions(self) -> Positions:
@@ -170,9 +170,12 @@ class BatchApplier:
         """Apply one micro-batch; returns the commits made. Batches of several queries may follow
         each other in any order, each behind the last one of its own topics.
 
-        Raises BatchRefused or OutboxFailed, after which this object must not be used again.
+        Raises BatchRefused or OutboxFailed, or what a strategy of a user raises; then no other
+        batch is taken.
         """
-        self._trace = trace or BatchTrace()
+        if not self.is_sound:
+            raise BatchRefused("a batch before has failed: a restart begins at the last commit")
+        self.is_sound, self._trace = False, trace or BatchTrace()
         self._check_start(outputs)
         latest = max((s.last_at for each in outputs for s in each.stretches), default=0)
         self._count_read(outputs, latest)
@@ -194,6 +197,7 @@ class BatchApplier:
             if last:
                 break
         self._note_tick(outputs)
+        self.is_sound = True
         return commits
 
     def _apply_prefix(
@@ -341,10 +345,8 @@ class BatchApplier:
             "format": STATE_FORMAT,
             "version": self._version,
         }
-        if self._instance is not None:
-            body["instance"] = self._instance
-        if released:
-            body["released"] = True
+        body |= {} if self._instance is None else {"instance": self._instance}
+        body |= {"released": True} if released else {}
         return codec.log_record("CommitMarker", COMMITS, self._cell, body, now)
 
     def _journal(

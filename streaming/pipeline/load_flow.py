@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 # Often enough for disks that fill up, seldom enough to cost little.
 INTERVAL = "2 seconds"
-# At 100 kB each they fit into the smallest heap; a thousand nodes send 66 in an interval.
+# For each shard of loads. At 100 kB each they fit into the smallest heap; a thousand nodes that
+# report every 30 s send 66 in an interval.
 RECORDS_PER_BATCH_MAX = 256
 # Batches whose events have not been taken; with more the query waits.
 BATCHES_WAITING_MAX = 8
@@ -143,7 +144,9 @@ class LoadQuery:
     ) -> "StreamingQuery":
         """Start; `put` receives the payloads of each batch, and the seconds that it took."""
         positions = {full_name(NODE_LOADS, prefix): self._positions}
-        records = subscribe(spark, kafka, positions, RECORDS_PER_BATCH_MAX)
+        most = RECORDS_PER_BATCH_MAX * self._load_shards
+        # What is lost is said anew: it is no reason to end what decides.
+        records = subscribe(spark, kafka, positions, most, fail_on_loss=False)
         packing = LoadPacking(self._resources, self._load_shards, self._bands)
         packed = pack_load_stream(records, packing)
         outputs = packed.groupBy("load_shard").transformWithState(

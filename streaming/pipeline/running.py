@@ -123,6 +123,8 @@ class RunningQueries:
 
     def _check(self) -> None:
         """Raise what has ended a query, or what will."""
+        if self._nodes.fault is not None:
+            raise self._nodes.fault
         for query in self._queries.values():
             if not query.isActive:
                 raise self._find_failure(query)
@@ -168,7 +170,7 @@ class RunningQueries:
             with trace.part("toArrow"):
                 payloads = batch.toArrow()["payload"].to_pylist()
             with self._turn:
-                if self._stopping:
+                if self._is_over():
                     return
                 payloads += self._intake.take()
                 with trace.part("apply"):
@@ -195,8 +197,8 @@ class RunningQueries:
             with self._turn:
                 # Minutes where many heartbeats are to be read first: nothing hangs meanwhile.
                 with trace.part("nodes"):
-                    self._turn.wait_for(lambda: self._stopping or self._has_applied(needed))
-                if self._stopping:
+                    self._turn.wait_for(lambda: self._is_over() or self._has_applied(needed))
+                if self._is_over():
                     return
                 with self._watched(_REQUESTS), trace.part("apply"):
                     self._applier.apply_outputs([output], self._is_caught_up(), trace)
@@ -204,13 +206,18 @@ class RunningQueries:
         if read <= SMALL_BATCH_RECORDS_MAX:
             self._requests.wait(positions, lambda: self._stopping)
 
+    def _is_over(self) -> bool:
+        """Return whether no batch is to be applied any more: it ends, or a batch has failed, of
+        whichever query, and what it left is not the state of the last commit."""
+        return self._stopping or not self._applier.is_sound
+
     @contextmanager
     def _noting_failure(self) -> Iterator[None]:
         """Keep what a batch raises: the process ends with it."""
         try:
             yield
         except Exception as error:
-            self._failure = error
+            self._failure = self._failure or error
             raise
 
     @contextmanager
@@ -263,11 +270,11 @@ class RunningQueries:
     def _stop(self) -> None:
         """Let the batch under way finish, apply no other, release the role, and end the queries."""
         self._intake.close()
-        if self._turn.acquire(timeout=_STOP_TIMEOUT_SECONDS):
-            self._stopping = True
+        has_turn = self._turn.acquire(timeout=_STOP_TIMEOUT_SECONDS)
+        self._stopping = True
+        if has_turn:
             self._turn.notify_all()
-            # After a failed batch the state is not that of the last commit, and must not be marked.
-            if self._failure is None:
+            if self._applier.is_sound:
                 self._release()
             self._turn.release()
         for query in reversed(self._queries.values()):

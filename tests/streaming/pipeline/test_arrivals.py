@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from schemas.envelope import encode_headers
 from schemas.inputs import TICK_KEY
@@ -66,6 +67,19 @@ def never() -> bool:
     return False
 
 
+class UnreadableHeaders:
+    """A heartbeat with a header whose name is not UTF-8, as confluent_kafka hands it over."""
+
+    def key(self) -> bytes:
+        return b"n1"
+
+    def value(self) -> bytes:
+        return b"{}"
+
+    def headers(self) -> None:
+        raise SystemError("<method 'headers'> returned a result with an exception set")
+
+
 def find_statements(nodes: NodeArrivals, stopping: Callable[[], bool]) -> dict[str, dict[int, int]]:
     """Find those before the ends of now."""
     return nodes.find_statements(nodes.read_ends(stopping), stopping)
@@ -107,6 +121,26 @@ def test_a_request_that_comes_ends_the_wait(
     coming.start()
     assert requests.wait(START, looking)
     coming.join()
+
+
+def test_a_request_in_a_partition_that_was_added_ends_the_wait(
+    bootstrap: str,
+    prefix: str,
+    requests: RequestArrivals,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(arrivals, "COUNT_SECONDS", 0.1)
+    topic = full_name("streams.v1", prefix)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for added in admin.create_partitions([NewPartitions(topic, 2)]).values():
+        added.result()
+    assert not requests.wait(START, Stop(1.0))
+    later = make_producer(bootstrap)
+    later.produce(topic, b"{}", "orders", partition=1)
+    assert later.flush(10) == 0
+    assert requests.wait(START, never)
+    read = START | {"streams.v1": {0: 0, 1: 1}}
+    assert not requests.wait(read, Stop(1.0))
 
 
 def test_nothing_about_nodes_ends_the_wait_for_requests(
@@ -230,6 +264,24 @@ def test_what_cannot_be_read_is_waited_for_in_full(
     nodes._fail()
     found = find_statements(nodes, never)
     assert found in ({}, {"nodes.v1": {0: 1}, "detector.v1": {0: 0}, "inventory.v1": {0: 0}})
+
+
+def test_a_header_that_the_client_cannot_read_is_a_statement() -> None:
+    message: Any = UnreadableHeaders()
+    assert arrivals._kind_of(message) is arrivals._Said.STATEMENT
+
+
+def test_after_a_fault_nobody_waits_for_what_is_not_followed(
+    prefix: str, producer: Producer, nodes: NodeArrivals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise ValueError("a fault of its own")
+
+    monkeypatch.setattr(arrivals, "_kind_of", fail)
+    beat(producer, prefix, "n1")
+    until(lambda: nodes.fault is not None, "the thread has ended")
+    assert find_statements(nodes, never)["nodes.v1"] == {0: 1}
+    nodes.wait(START, True, time.monotonic(), never)
 
 
 def test_a_stop_ends_the_waits(
