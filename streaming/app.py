@@ -44,15 +44,17 @@ from streaming.settings import Settings, core_configuration, name_instance
 from streaming.spark import (
     QueryFailed,
     StartingSession,
+    check_session,
     close_session,
     hold_scratch,
-    is_session_open,
 )
 from streaming.standby import Standby, StandbyOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Between a rehearsal that failed and the next one, which takes a core for seconds.
+_REHEARSAL_PAUSE_SECONDS = 60.0
 # Settings of topics that guarantees rest on; an operator may change the others.
 _PROMISES = ("message.timestamp.type", "cleanup.policy")
 
@@ -109,6 +111,9 @@ class _Process:
         self._instance = name_instance(settings)
         self._at = (settings.kafka.bootstrap_servers, settings.topics.prefix)
         self._outputs = {t.name: counts[t.name] for t in CATALOGUE if t.direction == "out"}
+        # Read here, before another process is fenced that could go on with what it has read.
+        self._mapping = _read_mapping(settings)
+        self._rehearse_at = 0.0
 
     def run(self, on_ready: Callable[[], None]) -> int:
         """Become the writer at once, and decide until the end."""
@@ -170,9 +175,8 @@ class _Process:
         try:
             standby.let_claim()
             while not waiting.done():
-                if not is_session_open(spark):
-                    raise QueryFailed("the JVM of Spark has ended while this process stood by")
-                if not (self._is_warm or standby.is_due):
+                check_session(spark)
+                if not (self._is_warm or standby.is_due) and time.monotonic() >= self._rehearse_at:
                     self._is_warm = self._rehearse(spark, standby, waiting)
                 self._stop.wait(WATCH_SECONDS / 4)
         except BaseException:
@@ -187,7 +191,8 @@ class _Process:
 
     def _rehearse(self, spark: "SparkSession", standby: Standby, waiting: Future[bool]) -> bool:
         """Run the query once over the newest record of the partition that this process ticks in;
-        returns whether it came through before it was wanted."""
+        returns whether it came through before it was wanted. Where it fails the standby goes on
+        without, and tries it again after a while: executors may be granted later."""
         names = {full_name(topic, self._at[1]): topic for topic in DECIDING_TOPICS}
         places = [
             TopicPartition(name, partition)
@@ -208,7 +213,13 @@ class _Process:
         checkpoint, cell = self._settings.checkpoint, full_name(self._settings.cell, self._at[1])
         assert checkpoint is not None
         with hold_scratch(spark, checkpoint, cell, None) as scratch:
-            came_through = rehearse(spark, self._settings, positions, scratch, stopping)
+            try:
+                came_through = rehearse(spark, self._settings, positions, scratch, stopping)
+            except QueryFailed as error:
+                check_session(spark)
+                log_event(LogEvent.NOT_REHEARSED, logging.WARNING, why=str(error))
+                self._rehearse_at = time.monotonic() + _REHEARSAL_PAUSE_SECONDS
+                return False
         if came_through:
             log_event(LogEvent.REHEARSED, seconds=round(time.monotonic() - began, 1))
         return came_through
@@ -223,7 +234,7 @@ class _Process:
         """Be the active one until the end; returns whether the role was handed over."""
         settings, options = self._settings, self._options
         self._is_warm = True
-        locator = _locator(settings, recovered)
+        locator = _locator(settings, recovered) if self._mapping is None else self._mapping
         try:
             applier = BatchApplier(
                 recovered,
@@ -290,13 +301,19 @@ def _endpoint(settings: Settings, observer: Observer) -> Iterator[None]:
         yield
 
 
+def _read_mapping(settings: Settings) -> FileLocator | None:
+    """Read the mapping file, where one is the authority. Raises LocationsUnreadable."""
+    location = settings.location
+    if location.authority != "file":
+        return None
+    assert location.file is not None, "the settings ask for it"
+    return FileLocator(location.file)
+
+
 def _locator(settings: Settings, recovered: Recovered) -> Locator | None:
-    """Make the configured locator; None where claims or the inventory decide."""
+    """Make the configured locator but for a file; None where claims or the inventory decide."""
     location = settings.location
     match location.authority:
-        case "file":
-            assert location.file is not None, "the settings ask for it"
-            return FileLocator(location.file)
         case "cloud":
             return CloudLocator(location.cloud_form)
         case "command":

@@ -33,6 +33,7 @@ class LogEvent(StrEnum):
     STOPPED = "STOPPED"
     STANDING_BY = "STANDING_BY"
     REHEARSED = "REHEARSED"
+    NOT_REHEARSED = "NOT_REHEARSED"
     STATE_REBUILT = "STATE_REBUILT"
     TOOK_OVER = "TOOK_OVER"
     HANDED_OVER = "HANDED_OVER"
@@ -51,6 +52,7 @@ MEANINGS = {
     LogEvent.STOPPED: "the query was stopped between two batches",
     LogEvent.STANDING_BY: "this process follows the active one and takes over when it is gone",
     LogEvent.REHEARSED: "the query ran once, so that a take-over loads and compiles nothing",
+    LogEvent.NOT_REHEARSED: "the query failed on this standby, as it would after a take-over",
     LogEvent.STATE_REBUILT: "the followed state was another than the active one's, and is read "
     "from the topics",
     LogEvent.TOOK_OVER: "the active one was gone or gave up; this process decides from here on",

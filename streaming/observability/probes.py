@@ -34,11 +34,14 @@ class Probes:
         with self._lock:
             self._followed = self._clock(), proven, lag_commits
             self._over = self._ended = None
+            # A batch that was under way when the role was handed over has not ended.
+            self._begun.clear()
 
     def on_taking_over(self) -> None:
         """The process decides from here on."""
         with self._lock:
             self._followed = self._ended = None
+            self._begun.clear()
 
     def on_batch_began(self, query: str) -> None:
         """A micro-batch of a query is being applied."""

@@ -26,7 +26,7 @@ from streaming.ingest import (
     subscribe,
 )
 from streaming.settings import Settings, spark_client_options
-from streaming.spark import session_options
+from streaming.spark import QueryFailed, find_disk_fault, session_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -123,7 +123,8 @@ def rehearse(
     """Run both queries for one batch, so that classes are loaded and workers forked.
 
     Nobody needs `checkpoint` afterwards. `positions`: there has to be a record about a node behind
-    one of them. Returns whether the batches came through before `stopping` said so.
+    one of them. Returns whether the batches came through before `stopping` said so. Raises
+    QueryFailed where Spark ended a query, or its batch takes too long.
     """
     done = [threading.Event(), threading.Event()]
 
@@ -143,13 +144,26 @@ def rehearse(
     deadline = time.monotonic() + REHEARSAL_TIMEOUT_SECONDS
     try:
         for query, event in zip(queries, done, strict=True):
-            while query.isActive and not event.wait(0.05) and not stopping():
+            while not event.wait(0.05) and not stopping():
+                if not query.isActive:
+                    said = failure_text(query)
+                    fault = find_disk_fault(settings.checkpoint, said)
+                    raise fault or QueryFailed(said.splitlines()[0])
                 if time.monotonic() > deadline:
-                    break
+                    raise QueryFailed(
+                        f"no batch came through within {REHEARSAL_TIMEOUT_SECONDS:g} s"
+                    )
     finally:
         for query in queries:
             query.stop()
     return all(event.is_set() for event in done)
+
+
+def failure_text(query: "StreamingQuery") -> str:
+    """Say why Spark ended a query, in its own words, of which there are many lines."""
+    error = query.exception()
+    text = str(error) if error else "no error was reported"
+    return f"Spark ended the query: {text.strip()}"
 
 
 def start_workers(spark: "SparkSession") -> None:

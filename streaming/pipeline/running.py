@@ -30,6 +30,7 @@ from streaming.pipeline.batch import BatchApplier
 from streaming.pipeline.load_flow import LoadIntake, LoadQuery
 from streaming.pipeline.queries import (
     bands_of,
+    failure_text,
     source_options,
     start_node_query,
     start_request_query,
@@ -38,7 +39,13 @@ from streaming.pipeline.queries import (
 from streaming.pipeline.ticks import Ticker
 from streaming.recovery import Recovered
 from streaming.settings import Settings
-from streaming.spark import QueryFailed, find_disk_fault, hold_scratch
+from streaming.spark import (
+    QueryFailed,
+    check_session,
+    find_disk_fault,
+    hold_scratch,
+    is_session_open,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -123,6 +130,7 @@ class RunningQueries:
 
     def _check(self) -> None:
         """Raise what has ended a query, or what will."""
+        check_session(self._spark)
         if self._nodes.fault is not None:
             raise self._nodes.fault
         for query in self._queries.values():
@@ -244,7 +252,7 @@ class RunningQueries:
     def _find_failure(self, query: "StreamingQuery") -> Exception:
         """Return the error that ended the query. Spark repeats our own error of a failed batch in
         many words; a full or failing disk is no bug and is reported in one sentence."""
-        said = _failure_text(query)
+        said = failure_text(query)
         fault = find_disk_fault(self._settings.checkpoint, said)
         if fault is not None and not isinstance(self._failure, StreamingError):
             return fault
@@ -277,8 +285,9 @@ class RunningQueries:
             if self._applier.is_sound:
                 self._release()
             self._turn.release()
-        for query in reversed(self._queries.values()):
-            query.stop()
+        if is_session_open(self._spark):
+            for query in reversed(self._queries.values()):
+                query.stop()
 
     def _release(self) -> None:
         """Let a standby take over at once. Where that fails it waits for the silence instead."""
@@ -286,9 +295,3 @@ class RunningQueries:
             self._applier.release()
         except StreamingError as error:
             log_event(LogEvent.NOT_RELEASED, logging.WARNING, why=str(error))
-
-
-def _failure_text(query: "StreamingQuery") -> str:
-    error = query.exception()
-    text = str(error) if error else "no error was reported"
-    return f"Spark ended the query: {text.strip()}"

@@ -51,7 +51,9 @@ class Presence:
         """Note a tick, in the order of the log."""
         gap = 0 if self._newest_at < 0 else max(tick.at - self._newest_at, 0)
         self._clock_ms += min(gap, round(self._patience_ms * _GAP_SHARE))
-        self._newest_at = max(tick.at, self._newest_at)
+        # As it is, earlier ones included: the clock of a broker that leads from here on may be
+        # behind that of the one before.
+        self._newest_at = tick.at
         if tick.role == CLAIMANT:
             if tick.instance == self._instance:
                 self._won = self.is_due

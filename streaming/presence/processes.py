@@ -35,19 +35,27 @@ class ProcessSeen:
 
 
 def read_processes(
-    bootstrap: str, prefix: str, options: Mapping[str, str], writer_epoch: int, at_ms: int
+    bootstrap: str,
+    prefix: str,
+    options: Mapping[str, str],
+    writer_epoch: int,
+    at_ms: int,
+    watch_seconds: float = 0.0,
 ) -> list[ProcessSeen]:
     """List the processes that have written a tick within SEEN_WITHIN_MS, the active one first.
 
-    `writer_epoch`: of the last commit; an earlier writer that goes on ticking is none. Raises
-    BrokerUnreachable.
+    `writer_epoch`: of the last commit; an earlier writer that goes on ticking is none. `at_ms`: now
+    by this machine's clock; where it is behind the brokers' the log's own time counts.
+    `watch_seconds`: how long ticks are waited for where none is so new, as with a clock that is
+    ahead. Raises BrokerUnreachable.
     """
-    seen: dict[str, TickSeen] = {}
-    for tick in _read_ticks(bootstrap, full_name(NODES, prefix), options, at_ms - SEEN_WITHIN_MS):
-        if tick.instance:
-            seen[tick.instance] = tick
+    at = (bootstrap, full_name(NODES, prefix), options)
+    ticks, newest_ms = _read_ticks(*at, at_ms - SEEN_WITHIN_MS, watch_seconds)
+    now = max(at_ms, newest_ms) if newest_ms >= at_ms - SEEN_WITHIN_MS else newest_ms
+    recent = (tick for tick in ticks if now - tick.at <= SEEN_WITHIN_MS)
+    seen = {tick.instance: tick for tick in recent if tick.instance}
     found = [
-        ProcessSeen(name, tick.role, max(at_ms - tick.at, 0) / 1000, tick.proven)
+        ProcessSeen(name, tick.role, max(now - tick.at, 0) / 1000, tick.proven)
         for name, tick in sorted(seen.items())
         if tick.role != ACTIVE or tick.writer_epoch >= writer_epoch
     ]
@@ -55,22 +63,31 @@ def read_processes(
 
 
 def _read_ticks(
-    bootstrap: str, topic: str, options: Mapping[str, str], since_ms: int
-) -> list[TickSeen]:
+    bootstrap: str, topic: str, options: Mapping[str, str], since_ms: int, watch_seconds: float
+) -> tuple[list[TickSeen], int]:
+    """Read the ticks since a time, or, where there are none, those of the next seconds; and when
+    the newest record of any kind was appended."""
     reader = make_reader(bootstrap, options)
     try:
         _, end = read_watermarks(reader, topic, PARTITION)
         position = max(find_offset(reader, topic, PARTITION, since_ms), end - _RECORDS_MAX)
         reader.assign([TopicPartition(topic, PARTITION, position)])
         ticks: list[TickSeen] = []
+        newest_ms, is_watching = 0, False
         deadline = time.monotonic() + CONNECT_TIMEOUT_SECONDS
-        while position < end and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            if position >= end and not is_watching:
+                if ticks:
+                    break
+                is_watching, deadline = True, time.monotonic() + watch_seconds
             for message in reader.consume(10_000, timeout=0.1):
                 offset = message.offset()
                 assert offset is not None
                 position = offset + (message.error() is None)
-                tick = read_tick(message) if message.error() is None else None
-                ticks += [] if tick is None else [tick]
-        return ticks
+                if message.error() is None:
+                    newest_ms = max(newest_ms, message.timestamp()[1])
+                    tick = read_tick(message)
+                    ticks += [] if tick is None else [tick]
+        return ticks, newest_ms
     finally:
         reader.close()

@@ -13,6 +13,9 @@ from streaming.presence import ProcessSeen, read_processes
 from streaming.requests.operators import POLL_SECONDS, new_request_id, send_request_and_wait
 from streaming.settings import Settings
 
+# Every process of a cell ticks once a second or more often.
+WATCH_SECONDS = 2.5
+
 
 class HandoverRefused(StreamingError):
     """There is nobody to hand over to, or nobody has taken over."""
@@ -43,7 +46,8 @@ def hand_over(settings: Settings, reason: str | None, timeout_seconds: float) ->
             raise HandoverRefused(f"no reconciler of cell '{settings.cell}' runs under {at[1]}")
         before = int(marker["writer_epoch"])
         now_ms = time.time_ns() // 1_000_000
-        _require_standby(read_processes(*at, options, before, now_ms), settings.cell)
+        seen = read_processes(*at, options, before, now_ms, WATCH_SECONDS)
+        _require_standby(seen, settings.cell)
         request = Handover(request_id=new_request_id(), target=settings.cell, reason=reason)
         answer = send_request_and_wait(settings, request, timeout_seconds)
         if answer["outcome"] != "accepted":

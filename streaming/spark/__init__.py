@@ -13,6 +13,7 @@ from streaming.spark.scratch import (
 )
 from streaming.spark.session import (
     StartingSession,
+    check_session,
     close_session,
     is_session_open,
     session_options,
@@ -24,6 +25,7 @@ __all__ = [
     "QueryFailed",
     "StartingSession",
     "check_scratch",
+    "check_session",
     "close_session",
     "find_disk_fault",
     "hold_scratch",

@@ -5,10 +5,11 @@ The figures are measurements of this pipeline on two cores (milliseconds of one 
 
 import logging
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from streaming.spark.cluster import (
     resolve_paths,
 )
 from streaming.spark.jvm import SparkJvm, class_archive, make_class_path, use_archive
-from streaming.spark.scratch import check_scratch
+from streaming.spark.scratch import QueryFailed, check_scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -265,12 +266,29 @@ def is_session_open(session: "SparkSession") -> bool:
     return gateway is not None and gateway.proc.poll() is None
 
 
+def check_session(session: "SparkSession") -> None:
+    """Raise QueryFailed where the session's JVM has ended."""
+    if is_session_open(session):
+        return
+    gateway = session.sparkContext._gateway  # noqa: SLF001 - PySpark offers no other way
+    code = gateway.proc.returncode if gateway is not None else None
+    killed = code is not None and code == -signal.SIGKILL
+    why = ": it was killed, as the system does where memory is short" if killed else ""
+    raise QueryFailed(f"the JVM of Spark has ended with exit code {code}{why}; see spark.log")
+
+
 def close_session(session: "SparkSession") -> None:
     """Stop Spark and end its JVM; it would otherwise live as long as this process."""
+    from py4j.protocol import Py4JError
+
     gateway = session.sparkContext._gateway  # noqa: SLF001 - PySpark offers no other way
-    session.stop()
+    # A JVM that has ended by itself does not answer any more.
+    with suppress(Py4JError, OSError):
+        session.stop()
     if gateway is not None:
-        gateway.shutdown()
-        gateway.proc.stdin.close()
+        with suppress(Py4JError, OSError):
+            gateway.shutdown()
+        with suppress(OSError):
+            gateway.proc.stdin.close()
         gateway.proc.wait()
         _TEMPORARY.pop(gateway.proc.pid).remove()

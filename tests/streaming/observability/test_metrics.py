@@ -273,6 +273,18 @@ def test_a_port_that_is_taken(served: tuple[Told, str]) -> None:
         endpoint_of(told, host, int(port))
 
 
+def test_a_batch_that_the_role_was_taken_from_does_not_hang() -> None:
+    now = 0.0
+    probes = Probes(lambda: now)
+    probes.on_batch_began("nodes")
+    # Stopped with its query; the process stands by from here on.
+    probes.on_query_ended("the query has ended")
+    now = BATCH_SECONDS_MAX + 1
+    probes.on_followed(7, 0)
+    assert probes.check_live() == (True, "ok")
+    assert probes.check_ready() == (True, "standby: commit 7 is proven, 0 behind the last one")
+
+
 def test_health_over_time() -> None:
     now = 0.0
     probes = Probes(lambda: now)

@@ -69,8 +69,10 @@ def driver() -> Driver:
 
 
 @pytest.fixture
-def queries(driver: Driver) -> RunningQueries:
+def queries(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> RunningQueries:
     nothing: Any = Nothing()
+    monkeypatch.setattr(running, "check_session", nothing.runs)
+    monkeypatch.setattr(running, "is_session_open", nothing.runs)
     place = (Settings(), nothing, recover(driver.commits))
     made = RunningQueries(*place, driver.applier, {}, nothing, nothing)
     made._nodes = made._requests = nothing

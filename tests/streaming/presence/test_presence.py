@@ -35,6 +35,17 @@ def seconds(first: float, last: float, step: float = 1.0) -> list[int]:
     return [round(1000 * (first + i * step)) for i in range(round((last - first) / step) + 1)]
 
 
+def test_a_broker_whose_clock_is_behind_does_not_stop_the_clock() -> None:
+    minute = 60_000
+    before = [active(minute), standby(minute)]
+    # Another broker leads from here on, and the active one died with the one before.
+    presence = follow(*before, *(standby(at) for at in seconds(0, 4)))
+    assert not presence.is_due
+    for at in seconds(5, 6):
+        presence.take_tick(standby(at))
+    assert presence.is_due
+
+
 def test_nobody_was_ever_active() -> None:
     assert follow(standby(0)).is_due
 

@@ -1,8 +1,12 @@
-"""Goal: an idle application is small: JVMs with small heaps, a Spark that forgets what it did."""
+"""Goal: an idle application is small: JVMs with small heaps, a Spark that forgets what it did. A
+JVM that is gone is named, and leaves nothing behind.
+"""
 
+import os
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,3 +49,36 @@ def test_spark_keeps_no_history_for_an_interface_that_it_does_not_have() -> None
     assert options["spark.ui.enabled"] == "false"
     kept = ("ui.retainedJobs", "ui.retainedStages", "ui.retainedTasks", "sql.ui.retainedExecutions")
     assert all(int(options[f"spark.{name}"]) <= 20 for name in kept)
+
+
+# A process of its own: it can have one session.
+OF_A_JVM_THAT_IS_KILLED = """
+import sys
+from pathlib import Path
+from streaming.spark import QueryFailed, StartingSession, check_session, close_session
+
+spark = StartingSession(1, "512m", {}, Path(sys.argv[1])).finish()
+check_session(spark)
+process = spark.sparkContext._gateway.proc
+process.kill()
+process.wait()
+try:
+    check_session(spark)
+except QueryFailed as error:
+    print(error)
+close_session(spark)
+"""
+
+
+def test_a_jvm_that_was_killed_is_named_and_leaves_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", OF_A_JVM_THAT_IS_KILLED, str(tmp_path / "scratch")]
+    there = {**os.environ, "TMPDIR": str(tmp_path)}
+    ended = subprocess.run(
+        command, env=there, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == (
+        "the JVM of Spark has ended with exit code -9: it was killed, as the system does where "
+        "memory is short; see spark.log\n"
+    )
+    assert [path for path in tmp_path.iterdir() if path.name.startswith("placer-jvm")] == []
