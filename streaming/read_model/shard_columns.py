@@ -41,13 +41,15 @@ class NodeNumbers:
 class StreamColumns:
     """The shards of one stream, by number. `nodes` has a row for each shard, the leader first."""
 
-    __slots__ = ("decided_at", "epochs", "nodes", "rest")
+    __slots__ = ("decided_at", "epochs", "nodes", "rest", "rests")
 
     def __init__(self) -> None:
         self.epochs: NDArray[np.int64] = np.full(0, NONE, np.int64)
         self.decided_at: NDArray[np.int64] = np.zeros(0, np.int64)
         self.nodes: NDArray[np.int32] = np.full((0, 0), NONE, np.int32)
         self.rest: dict[int, tuple[tuple[str, Any], ...]] = {}
+        # Equal ones at rest are kept once: the uid of a stream stands beside each of its shards.
+        self.rests: dict[str, tuple[tuple[str, Any], ...]] = {}
 
     def reserve(self, shards: int, width: int) -> None:
         """Make room for so many shards with so many replicas each."""
@@ -79,8 +81,6 @@ class ShardColumns:
     def __init__(self) -> None:
         self._streams: dict[str, StreamColumns] = {}
         self._nodes = NodeNumbers()
-        # Equal ones are kept once: the uid of a stream stands beside each of its shards.
-        self._rests: dict[str, tuple[tuple[str, Any], ...]] = {}
 
     def take(self, changed: Mapping[str, Mapping[int, Body | None]]) -> None:
         """Take in assignments by stream and shard; None takes one away. Raises KeyError, TypeError,
@@ -107,12 +107,13 @@ class ShardColumns:
         columns.epochs[shards] = [each["epoch"] for each in bodies]
         columns.decided_at[shards] = [each["decided_at"] for each in bodies]
         for shard, body in put.items():
-            at_rest = not (body["adding"] or body["removing"])
+            at_rest = not (body["adding"] or body["removing"] or "move_id" in body)
             if at_rest and len(body) == len(_IN_COLUMNS) + len(_WHILE_MOVING):
                 columns.rest.pop(shard, None)
                 continue
             rest = tuple((name, body[name]) for name in body if name not in _IN_COLUMNS)
-            columns.rest[shard] = self._rests.setdefault(repr(rest), rest)
+            # No two moves have the same; one that is kept would outlive its move.
+            columns.rest[shard] = columns.rests.setdefault(repr(rest), rest) if at_rest else rest
 
     def _drop(self, stream: str, gone: list[int]) -> None:
         columns = self._streams[stream]

@@ -4,6 +4,8 @@ Method: the core decides, its records go to the model as a reader would hand the
 Answers are held against the state as `placer` reads it.
 """
 
+import gc
+import tracemalloc
 from typing import Any
 
 import orjson
@@ -85,6 +87,32 @@ def test_a_move_is_beside_the_shard_while_it_is_open() -> None:
     assert columns.body("orders", 0) == body
     columns.take({"orders": {0: body | {"epoch": 10, "adding": []}}})
     assert columns.body("orders", 0) == body | {"epoch": 10, "adding": []}
+
+
+def test_nothing_is_kept_of_a_move_that_has_ended() -> None:
+    rest = {
+        "stream": "orders", "shard": 0, "epoch": 1, "replicas": ["n1", "n2"], "adding": [],
+        "removing": [], "decided_at": 5, "uid": "u1",
+    }  # fmt: skip
+    columns = ShardColumns()
+    columns.take({"orders": {0: rest, 1: rest | {"shard": 1}}})
+
+    def move(number: int) -> None:
+        moving = {"adding": ["n3"], "removing": ["n1"], "move_id": f"move-{number}"}
+        columns.take({"orders": {0: rest | moving}})
+        columns.take({"orders": {0: rest}})
+
+    move(0)
+    tracemalloc.start()
+    try:
+        for number in range(1, 1_001):
+            move(number)
+        gc.collect()
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 20_000
+    assert columns.body("orders", 0) == rest
 
 
 def test_a_dropped_stream_is_gone(scene: Scene) -> None:
