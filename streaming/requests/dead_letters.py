@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from schemas.topics import BY_NAME, DEAD_LETTERS, full_name
 from streaming.brokers import CommittedReader, Reachability, Record, make_producer
@@ -243,19 +243,33 @@ def redrive_letters(
 
 
 def _send(producer: Producer, prefix: str, letter: DeadLetter, original: Original) -> None:
+    """Send a record, and wait until the broker has it. Raises RedriveRefused."""
     headers: list[tuple[str, str | bytes | None]] = [
         *original.headers,
         (REDRIVEN_HEADER, letter.id.encode()),
     ]
-    producer.produce(
-        full_name(original.topic, prefix),
-        original.value,
-        original.key,
-        headers=headers,
-        partition=original.partition,
-    )
-    if producer.flush(FLUSH_TIMEOUT_SECONDS):
-        raise RedriveRefused(f"letter {letter.id}: the broker did not take the record")
+    ends: list[str | None] = []
+    topic = full_name(original.topic, prefix)
+    try:
+        producer.produce(
+            topic,
+            original.value,
+            original.key,
+            headers=headers,
+            partition=original.partition,
+            on_delivery=lambda error, _: ends.append(None if error is None else error.str()),
+        )
+    except KafkaException as error:
+        ends.append(error.args[0].str())
+    producer.flush(FLUSH_TIMEOUT_SECONDS)
+    if not ends:
+        # It would be sent after it was called refused, and once more when that is mended.
+        producer.purge(in_flight=False)
+    fault = ends[0] if ends else f"no answer within {FLUSH_TIMEOUT_SECONDS:g} s"
+    if fault is not None:
+        raise RedriveRefused(
+            f"letter {letter.id}: the record did not reach {topic}-{original.partition}: {fault}"
+        )
 
 
 def _letters_reader(settings: Settings, **where: Any) -> CommittedReader:
