@@ -8,14 +8,14 @@ lived at the recording's end are kept alive until all is at rest.
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 import yaml
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from placement.model import Configuration, MoveState
 from schemas.envelope import Refusal, decode, encode_headers, validate
@@ -57,6 +57,43 @@ class RerunResult:
     findings: tuple[str, ...]
 
 
+class _Writer:
+    """Writes records, and notes whether the broker has refused one."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._producer = make_producer(bootstrap)
+        self._fault = ""
+
+    def write(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Iterable[tuple[str, bytes | None]],
+        partition: int = -1,
+    ) -> None:
+        """Put a record in the queue. `topic`: its short name; `partition`: by the key if -1."""
+        name = full_name(topic, DEFAULT_PREFIX)
+        try:
+            self._producer.produce(
+                name, value, key, partition, headers=[*headers], on_delivery=self._note
+            )
+        except KafkaException as error:
+            self._fault = error.args[0].str()
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        """Wait until the broker has all records. Raises RerunFailed."""
+        waiting = self._producer.flush(FLUSH_TIMEOUT_SECONDS)
+        if waiting or self._fault:
+            why = self._fault or f"no answer within {FLUSH_TIMEOUT_SECONDS:g} s"
+            raise RerunFailed(f"the embedded broker did not accept the inputs: {why}")
+
+    def _note(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self._fault = error.str()
+
+
 @dataclass(slots=True)
 class _NodeSign:
     """The last sign of a node."""
@@ -90,8 +127,8 @@ def rerun(
     with EmbeddedBroker() as broker:
         at = broker.bootstrap_servers
         apply_topics(at, DEFAULT_PREFIX, 1, partitions=counts)
-        producer = make_producer(at)
-        _seed(producer, recording)
+        writer = _Writer(at)
+        _seed(writer, recording)
         config = scratch / "rerun.yaml"
         config.write_text(yaml.safe_dump(_scale_durations(settings, configuration.cell, speed)))
         application = Application(at, scratch, ("--config", str(config)), {})
@@ -102,9 +139,9 @@ def rerun(
                 Executor(at, DEFAULT_PREFIX, EXECUTOR_DELAY_SECONDS),
                 CommittedReader(at, DEFAULT_PREFIX, AUDITED) as reader,
             ):
-                lives = _send(producer, inputs, speed, stop)
+                lives = _send(writer, inputs, speed, stop)
                 suspect_after = settings["liveness"]["suspect_after_seconds"] / speed
-                records = _await_rest(reader, producer, lives, suspect_after, stop)
+                records = _await_rest(reader, writer, lives, suspect_after, stop)
         finally:
             application.stop()
     marker = latest_values(records)[COMMITS][configuration.cell]
@@ -123,7 +160,7 @@ def _scale_durations(settings: Mapping[str, Any], cell: str, speed: float) -> di
     return {"cell": cell, **scale(settings)}
 
 
-def _seed(producer: Producer, recording: Recording) -> None:
+def _seed(writer: _Writer, recording: Recording) -> None:
     """The state that the recording begins with; its inputs begin at the beginning of the topics."""
     if recording.snapshot is None:
         return
@@ -132,15 +169,12 @@ def _seed(producer: Producer, recording: Recording) -> None:
         if record.topic == COMMITS:
             body = dict(recording.snapshot.marker)
             value = orjson.dumps(body | {"positions": {t: {} for t in body["positions"]}})
-        headers: list[tuple[str, str | bytes | None]] = [*record.raw_headers]
-        name = full_name(record.topic, DEFAULT_PREFIX)
-        producer.produce(name, value, record.raw_key, headers=headers)
-        producer.poll(0)
-    _flush(producer)
+        writer.write(record.topic, value, record.raw_key, record.raw_headers)
+    writer.flush()
 
 
 def _send(
-    producer: Producer, inputs: list[Record], speed: float, stop: threading.Event
+    writer: _Writer, inputs: list[Record], speed: float, stop: threading.Event
 ) -> dict[str, _NodeSign]:
     """Send the inputs in their distances; returns the nodes that lived at the end."""
     lives: dict[str, _NodeSign] = {}
@@ -149,17 +183,9 @@ def _send(
         due = began + (record.timestamp_ms - first) / 1000 / speed
         if stop.wait(max(0.0, due - time.monotonic())):
             break
-        headers: list[tuple[str, str | bytes | None]] = [*record.raw_headers]
-        producer.produce(
-            full_name(record.topic, DEFAULT_PREFIX),
-            record.raw,
-            record.raw_key,
-            headers=headers,
-            partition=record.partition,
-        )
-        producer.poll(0)
+        writer.write(record.topic, record.raw, record.raw_key, record.raw_headers, record.partition)
         _note(lives, record)
-    _flush(producer)
+    writer.flush()
     return lives
 
 
@@ -181,7 +207,7 @@ def _note(lives: dict[str, _NodeSign], record: Record) -> None:
 
 def _await_rest(
     reader: CommittedReader,
-    producer: Producer,
+    writer: _Writer,
     lives: dict[str, _NodeSign],
     suspect_after_seconds: float,
     stop: threading.Event,
@@ -202,8 +228,8 @@ def _await_rest(
             beat_at = time.monotonic() + suspect_after_seconds / 4
             for node_id, life in alive.items():
                 life.sequence += 1
-                _beat(producer, node_id, life)
-            _flush(producer)
+                _beat(writer, node_id, life)
+            writer.flush()
         found = reader.poll(POLL_SECONDS)
         if any(record.topic not in (COMMITS, JOURNAL) for record in found):
             quiet_since = time.monotonic()
@@ -211,20 +237,12 @@ def _await_rest(
     return records + reader.read_to_end()
 
 
-def _beat(producer: Producer, node_id: str, life: _NodeSign) -> None:
+def _beat(writer: _Writer, node_id: str, life: _NodeSign) -> None:
     body = {"node_id": node_id, "incarnation": life.incarnation, "sequence": life.sequence}
-    headers: list[tuple[str, str | bytes | None]] = [
-        *encode_headers("NodeHeartbeat", cell="rerun", id="1", subject=node_id, time_ms=0)
-    ]
-    name = full_name(NODES, DEFAULT_PREFIX)
-    producer.produce(name, orjson.dumps(body), node_id.encode(), headers=headers)
+    headers = encode_headers("NodeHeartbeat", cell="rerun", id="1", subject=node_id, time_ms=0)
+    writer.write(NODES, orjson.dumps(body), node_id.encode(), headers)
 
 
 def _open_moves(records: list[Record]) -> bool:
     moves = latest_values(records)[MOVES].values()
     return any(MoveState(move["state"]).is_open for move in moves)
-
-
-def _flush(producer: Producer) -> None:
-    if producer.flush(FLUSH_TIMEOUT_SECONDS):
-        raise RerunFailed("the embedded broker did not accept the inputs")

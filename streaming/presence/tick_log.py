@@ -143,7 +143,8 @@ class TickLog:
         if error is None and offset is not None:
             self._delivered = offset, int(message.timestamp()[1])
         else:
-            self._failed = error
+            # The offset of an earlier tick is not that of this one.
+            self._delivered, self._failed = None, error
 
     def _raise_refused(self) -> None:
         failed = self._failed

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 import orjson
+from confluent_kafka import KafkaError, Message
 
 from schemas.envelope import encode_headers
 from schemas.inputs import StreamCreated
@@ -51,6 +52,14 @@ class StreamCreator:
         """Append the creation and return the broker's append time in seconds. Raises
         ScenarioStalled."""
         appended: list[int] = []
+        faults: list[str] = []
+
+        def note(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                appended.append(message.timestamp()[1])
+            else:
+                faults.append(error.str())
+
         headers = encode_headers(
             "StreamCreated",
             cell="fleet",
@@ -63,11 +72,14 @@ class StreamCreator:
             orjson.dumps(stream.model_dump(mode="json", exclude_none=True)),
             stream.stream,
             headers=list(headers),
-            on_delivery=lambda _error, message: appended.append(message.timestamp()[1]),
+            on_delivery=note,
         )
         self._producer.flush(ANSWER_SECONDS)
         if not appended:
-            raise ScenarioStalled(f"the broker did not accept the creation of {stream.stream}")
+            why = faults[0] if faults else f"no answer within {ANSWER_SECONDS:g} s"
+            raise ScenarioStalled(
+                f"the broker did not accept the creation of {stream.stream}: {why}"
+            )
         return appended[0] / 1000
 
 

@@ -5,9 +5,10 @@ Method: logs of two processes on the embedded broker; a transaction hides what i
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from unittest.mock import Mock
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 
 from schemas.inputs import CLAIMANT, STANDBY
 from schemas.topics import NODES, full_name
@@ -56,3 +57,16 @@ def test_an_offset_that_cannot_be_read_is_not_awaited_without_end(
         list(log.read_to(begun))
     producer.abort_transaction()
     assert [tick.instance for tick in log.read_to(begun)] == ["a"]
+
+
+def test_a_tick_that_is_refused_has_no_offset_of_an_earlier_one(
+    open_log: OpenLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, _ = open_log("a")
+    refusing = Mock(flush=lambda _: 0)
+    refusing.produce = lambda *_, on_delivery, **__: on_delivery(
+        KafkaError(KafkaError.INVALID_TIMESTAMP), Mock()
+    )
+    monkeypatch.setattr(log, "_writer", refusing)
+    with pytest.raises(BrokerUnreachable, match="took no tick"):
+        log.write_and_wait(CLAIMANT, 7)
