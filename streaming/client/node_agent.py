@@ -44,6 +44,9 @@ HEARTBEAT_INTERVAL_SECONDS = 1.0
 # Room for the other fields of a report of loads, whose ids have 249 characters at most.
 REPORT_BYTES_MAX = limits.LOAD_RECORD_BYTES_MAX - 16 * 1024
 POLL_SECONDS = 0.2
+# With more records that no broker has confirmed a heartbeat is left out: while brokers are away
+# they would pile up, and say nothing new when they arrive.
+UNCONFIRMED_MAX = 10
 
 
 class NodeIdTaken(StreamingError):
@@ -207,12 +210,18 @@ class NodeAgent:
         return request_id
 
     def _beat(self) -> None:
+        is_late = False
         while not self._stopping.wait(self._interval_seconds):
-            with self._lock:
-                measured, self._round_trips = self._round_trips, None
             try:
-                self._say(NodeHeartbeat, {"rtt_ms": measured})
                 self._sender.poll()
+                was_late, is_late = is_late, self._sender.unconfirmed > UNCONFIRMED_MAX
+                if is_late:
+                    if not was_late:
+                        LOG.warning("no broker confirms what node %s says", self.node_id)
+                    continue
+                with self._lock:
+                    measured, self._round_trips = self._round_trips, None
+                self._say(NodeHeartbeat, {"rtt_ms": measured})
             except AccessRefused as error:
                 # Told once; stop and leave raise it, too.
                 LOG.error("no more heartbeats of %s: %s", self.node_id, error)

@@ -1,9 +1,8 @@
 """Writes input messages: checked before they are sent, in order per key, sent until they arrive.
 
 The requester and the node's agent each have a `Sender`; the executor writes its records under its
-locks (`node_locks.py`). The producer is idempotent
-and waits for all copies; a record that the client gave up, as after minutes without a broker, is
-sent again.
+locks (`node_locks.py`). The producer is idempotent and waits for all copies, and for brokers that
+are away as long as it lives; a record that it gives up all the same is sent again.
 """
 
 from __future__ import annotations
@@ -32,6 +31,9 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("streaming.client")
 # A broker that restarts is back well before.
 FLUSH_TIMEOUT_SECONDS = 30.0
+# The client would give a record up after five minutes, and what is sent again comes behind later
+# records of its key. Both are names of one option.
+_NO_TIMEOUT = {"message.timeout.ms": "0", "delivery.timeout.ms": "0"}
 # A full queue of the client is given so long to drain before a record is tried again.
 QUEUE_FULL_WAIT_SECONDS = 0.01
 
@@ -62,7 +64,7 @@ class Sender:
     ) -> None:
         """`name`: who speaks, for the records' source."""
         self._prefix, self._name = prefix, name
-        self._producer = make_producer(bootstrap, options)
+        self._producer = make_producer(bootstrap, {**(options or {}), **_NO_TIMEOUT})
         self._lock = threading.Lock()
         self._unconfirmed = 0
         self._refusal: AccessRefused | None = None
@@ -74,12 +76,18 @@ class Sender:
 
     def send(self, topic: str, message: Message, identity: str | None = None) -> None:
         """Put a message in the queue, and return. `topic`: its short name; `identity`: the record's
-        id, which a repetition shares. Raises AccessRefused where an earlier record was refused."""
+        id, which a repetition shares. Raises AccessRefused where an earlier record was refused,
+        NotDelivered where the queue stays full."""
         self._raise_refusal()
         record = encode_record(self._prefix, self._name, topic, message, identity)
         with self._lock:
             self._unconfirmed += 1
-        self._produce(*record)
+        try:
+            self._produce(*record)
+        except BaseException:
+            with self._lock:
+                self._unconfirmed -= 1
+            raise
 
     def poll(self) -> None:
         """Take note of what has arrived; to be called now and then. Raises AccessRefused."""
@@ -93,10 +101,13 @@ class Sender:
             self._producer.flush(max(0.0, deadline - time.monotonic()))
         self._raise_refusal()
         if self._unconfirmed:
-            raise NotDelivered(
-                f"{self._unconfirmed} records of {self._name} have not reached a broker within "
-                f"{timeout_seconds:g} s; look whether the brokers answer, then try again"
-            )
+            raise self._not_delivered(timeout_seconds)
+
+    def _not_delivered(self, timeout_seconds: float) -> NotDelivered:
+        return NotDelivered(
+            f"{self._unconfirmed} records of {self._name} have not reached a broker within "
+            f"{timeout_seconds:g} s; look whether the brokers answer, then try again"
+        )
 
     def _raise_refusal(self) -> None:
         if self._refusal is not None:
@@ -119,10 +130,13 @@ class Sender:
             LOG.warning("a record of %s to %s is sent again: %s", self._name, topic, error.str())
             self._produce(topic, key, value, headers)
 
+        deadline = time.monotonic() + FLUSH_TIMEOUT_SECONDS
         while True:
             try:
                 self._producer.produce(topic, value, key, headers=[*headers], on_delivery=note)
             except BufferError:
+                if time.monotonic() > deadline:
+                    raise self._not_delivered(FLUSH_TIMEOUT_SECONDS) from None
                 self._producer.poll(QUEUE_FULL_WAIT_SECONDS)
             else:
                 return

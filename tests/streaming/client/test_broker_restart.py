@@ -5,6 +5,7 @@ acknowledgement is there once, and each absence was told once.
 """
 
 import logging
+import time
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,25 @@ def test_a_broker_that_was_away_costs_time_only(
             requester.close()
     told = [each.getMessage() for each in caplog.records if "has answered at" in each.getMessage()]
     assert len(told) == 2, "the executor and the view, once each"
+
+
+def test_what_is_said_while_the_broker_is_away_arrives_in_order(tmp_path: Path) -> None:
+    """Also past the time after which the client would give a record up by itself."""
+    first = EmbeddedBroker(data_dir=tmp_path / "broker")
+    first.start()
+    at = first.bootstrap_servers
+    apply_topics(at, PREFIX)
+    options = {"delivery.timeout.ms": "1000"}
+    with NodeAgent(
+        at, PREFIX, "n1", tmp_path / "n1.json", heartbeat_interval_seconds=0.5, options=options
+    ) as agent:
+        first.stop()
+        agent.relocate("/eu/az2")
+        time.sleep(2.5)
+        with EmbeddedBroker(int(at.rpartition(":")[2]), tmp_path / "broker"):
+            agent.stop()
+            with CommittedReader(at, PREFIX, [NODES]) as reader:
+                found = reader.read_to_end()
+    assert "NodeLocalityChanged" in [each.headers["ce_type"].split(".")[1] for each in found]
+    told = [(each.value or {})["sequence"] for each in found]
+    assert told == [*range(1, len(told) + 1)]

@@ -20,8 +20,11 @@ class Producer:
 
     def __init__(self) -> None:
         self.waiting: list[tuple[str, Any]] = []
+        self.is_full = False
 
     def produce(self, topic: str, *_: Any, on_delivery: Any, **__: Any) -> None:
+        if self.is_full:
+            raise BufferError
         self.waiting.append((topic, on_delivery))
 
     def report(self, error: KafkaError | None) -> None:
@@ -62,4 +65,15 @@ def test_a_lost_record_is_sent_again(producer: Producer) -> None:
         sending.flush(0.01)
     producer.report(None)
     sending.flush(0.01)
+    assert sending.unconfirmed == 0
+
+
+def test_a_full_queue_is_not_awaited_without_end(
+    producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender, "FLUSH_TIMEOUT_SECONDS", 0.01)
+    sending = Sender("nowhere:1", "p.", "executor")
+    producer.is_full = True
+    with pytest.raises(NotDelivered):
+        sending.send(STREAMS, StreamDropped(stream="orders", sequence=1))
     assert sending.unconfirmed == 0
