@@ -31,7 +31,7 @@ from schemas.inputs import (
 from schemas.requests import Drain
 from schemas.topics import ACKS, ANSWERS, NODE_LOADS, NODES, OPERATOR
 from streaming.brokers import CommittedReader
-from streaming.client.sender import Sender, make_message
+from streaming.client.sender import NotDelivered, Sender, make_message
 from streaming.errors import AccessRefused, StreamingError
 from streaming.signals import StopEvent
 
@@ -94,21 +94,31 @@ class NodeAgent:
 
     def start(self) -> None:
         """Register, and begin to send heartbeats. Returns when the registration is in the log.
-        Raises NodeIdTaken, MessageRefused, NotDelivered."""
+        Raises NodeIdTaken, MessageRefused, AccessRefused, NotDelivered; after the last one it can
+        be called again."""
         earlier = self._take_over()
-        self._say(NodeRegistered, {**self._attributes, "replaces": earlier})
-        self._sender.flush()
-        self._remember()
+        try:
+            self._say(NodeRegistered, {**self._attributes, "replaces": earlier})
+            self._sender.flush()
+            self._remember()
+            self._thread.start()
+        except BaseException:
+            self._release()
+            raise
         LOG.info("node %s is registered as incarnation %s", self.node_id, self.incarnation)
-        self._thread.start()
 
     def stop(self) -> None:
         """End this life; the process comes back. Its next life takes over as soon as it
-        registers. Raises NotDelivered."""
+        registers.
+
+        Raises NotDelivered: the life has ended, and its state file is free; called again, it waits
+        again for what is not delivered.
+        """
         self._end(NodeHeartbeat, {"stopping": True})
 
     def leave(self) -> None:
-        """Leave for good: what the node holds is replaced at once. Raises NotDelivered."""
+        """Leave for good: what the node holds is replaced at once. Raises NotDelivered, as
+        `stop`."""
         self._end(NodeUnregistered, {})
 
     def drain(self, timeout_seconds: float) -> None:
@@ -187,8 +197,10 @@ class NodeAgent:
         self.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # What the block itself has awaited in vain is not awaited once more.
+        if not (self._has_ended and kind is NotDelivered):
+            self.stop()
 
     def _who(self) -> dict[str, Any]:
         return {"node_id": self.node_id, "incarnation": self.incarnation}
@@ -232,13 +244,18 @@ class NodeAgent:
     def _end(self, kind: type[NodeMessage], fields: Mapping[str, Any]) -> None:
         """Send the last message of this life."""
         self._stopping.set()
-        if self._has_ended:
-            return
-        if self._thread.ident is not None:
-            self._thread.join()
-            self._say(kind, fields)
-            self._has_ended = True
-        self._sender.flush()
+        try:
+            if self._thread.ident is not None and not self._has_ended:
+                self._thread.join()
+                self._say(kind, fields)
+                self._has_ended = True
+            self._sender.flush()
+        finally:
+            # It says nothing new from now on. What still arrives of it cannot harm a next life.
+            self._release()
+
+    def _release(self) -> None:
+        """Unlock the state file."""
         if self._held is not None:
             self._held.close()
             self._held = None
