@@ -79,6 +79,7 @@ class NodeRegistry:
         """Forget a node that holds nothing."""
         state = self._state
         node = state.topology.index[name]
+        self._leaving.discard(name)
         state.topology.set_condition(
             node, Liveness.UNREGISTERED, state.topology.administrative[node], Guard.NONE
         )
@@ -94,7 +95,6 @@ class NodeRegistry:
             if state.topology.liveness[node] is not Liveness.UNREGISTERED:
                 self._leaving.discard(name)
             elif not state.table.load(node + 1)[node] and not state.ledger.moves_of_node(node):
-                self._leaving.discard(name)
                 self.forget(name)
 
 
