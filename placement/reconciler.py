@@ -69,7 +69,7 @@ class Reconciler:
         rebalancing = RebalanceController(state, self._repair)
         moves = MoveController(state, self._repair, retry_gate, rebalancing)
         holds = HoldController(state, self._repair, moves)
-        streams = StreamController(state, self._repair, retry_gate, moves)
+        streams = StreamController(state, self._repair, retry_gate, moves, rebalancing)
         known = (state, self._repair, retry_gate, moves, streams)
         self._observations = ObservationController(*known)
         registry = NodeRegistry(state, self._repair, retry_gate, moves, holds, authority)

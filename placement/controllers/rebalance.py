@@ -80,6 +80,8 @@ class RebalanceController:
     def __init__(self, state: ClusterState, repair: RepairPlanner) -> None:
         self._state, self._repair = state, repair
         self._left: dict[str, QueuedMove] = {}
+        # Streams that this batch has dropped; others may have their names already.
+        self._gone: set[str] = set()
         self._eligible = np.zeros(0, bool)
         self._weight, self._capacity = np.zeros(0), np.zeros(0, np.int64)
         self._loads = LoadTrigger(state)
@@ -196,6 +198,10 @@ class RebalanceController:
             stays.update(move.shard for step in large for move in step)
             moving |= stays
 
+    def forget(self, stream: str) -> None:
+        """Forget what the plan has for a stream that is dropped."""
+        self._gone.add(stream)
+
     def note_move_end(self, cause: str, end: MoveState) -> None:
         """Plan again later if a move for balance has ended without being completed."""
         if cause == Cause.BALANCE and end is not MoveState.COMPLETED:
@@ -220,6 +226,9 @@ class RebalanceController:
     def _notice(self) -> None:
         """Drop the plan where other nodes may receive replicas, and want one where the mode or
         loads say so."""
+        steps = {body["step"] for body in self._left.values() if body["stream"] in self._gone}
+        self._drop([name for name, body in self._left.items() if body["step"] in steps])
+        self._gone.clear()
         self._notice_nodes()
         need = None if self._left else self._loads.find_need()
         wanted = self._state.memory.get((KIND, WANTED))
@@ -332,6 +341,8 @@ class RebalanceController:
         shard = stream.shards[body["shard"]]
         nodes, add = state.table.nodes(shard), index[body["add"]]
         remove = index.get(body["remove"], -1)
+        if body["slot"] >= len(nodes):
+            return False  # versions up to 0.2 kept the plan of a stream that was dropped
         if shard in state.ledger.by_shard or shard in state.publisher.violations:
             return False
         if body["kind"] == MoveKind.LEADER:

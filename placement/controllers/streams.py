@@ -10,6 +10,7 @@ import numpy as np
 
 from placement.assignments import EMPTY
 from placement.controllers.moves import MoveController
+from placement.controllers.rebalance import RebalanceController
 from placement.controllers.retry_gate import RetryGate
 from placement.model import (
     Adoption,
@@ -53,8 +54,10 @@ class StreamController:
         repair: RepairPlanner,
         retry_gate: RetryGate,
         moves: MoveController,
+        rebalancing: RebalanceController,
     ) -> None:
         self._state, self._repair, self._retry_gate, self._moves = state, repair, retry_gate, moves
+        self._rebalancing = rebalancing
         self._waiting: set[str] = set()
         self._unsettled: set[str] = set()
         # Streams whose replicas this batch has found elsewhere than recorded.
@@ -227,6 +230,7 @@ class StreamController:
         state, shards = self._state, stream.shards
         self._cancel(shards, Reason(Code.STREAM_DROPPED, f"{event.stream} was dropped"))
         self._repair.forget(shards)
+        self._rebalancing.forget(event.stream)
         for node in {node for shard in shards for node in state.table.replicas(shard)}:
             self._retry_gate.note_freed_node(node)
         state.drop_shards(stream)

@@ -48,7 +48,8 @@ class LeaderBalancer:
         widest = max((each.rows.shape[1] for each in arrangement.streams), default=1)
         for number, each in enumerate(arrangement.streams):
             firsts = each.rows[:, 0]
-            held = np.flatnonzero((firsts != EMPTY) & arrangement.eligible[np.maximum(firsts, 0)])
+            held = np.flatnonzero(firsts != EMPTY)
+            held = held[arrangement.eligible[firsts[held]]]
             fixed = each.spec.stream in arrangement.kept or not each.has_leaders
             of.append(np.full(len(held), -1 if fixed else number))
             node.append(firsts[held])
