@@ -145,6 +145,7 @@ class RebalanceController:
                     moving=moving,
                     dwelling=stays,
                     forbidden=closed,
+                    leader_stays=state.sync.shards,
                     relief_only=relief,
                     quick=True,
                 )
@@ -170,6 +171,7 @@ class RebalanceController:
                 dwelling=dwelling,
                 max_moves=PLAN_MOVES_MAX,
                 one_per_shard=True,
+                leader_stays=self._state.sync.shards,
             )
 
         return self._propose(search)
@@ -345,11 +347,12 @@ class RebalanceController:
             return False  # versions up to 0.2 kept the plan of a stream that was dropped
         if shard in state.ledger.by_shard or shard in state.publisher.violations:
             return False
+        if add in state.backed_off_targets(shard):
+            return False
         if body["kind"] == MoveKind.LEADER:
-            backs_off = add in state.backed_off_targets(shard)
-            return nodes[0] == remove and nodes[body["slot"]] == add and not backs_off
-        backed_off_targets = add in state.backed_off_targets(shard)
-        return nodes[body["slot"]] == remove and add not in nodes and not backed_off_targets
+            in_order = nodes[0] == remove and nodes[body["slot"]] == add
+            return in_order and not state.sync.nodes_of(shard)
+        return nodes[body["slot"]] == remove and add not in nodes
 
     def _overfills(self, moves: Sequence[QueuedMove], view: View) -> bool:
         """Return whether a node would exceed its capacity when the turn of one of these moves

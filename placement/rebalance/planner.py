@@ -96,6 +96,7 @@ def plan_rebalance(
     max_moves_per_node: int | None = None,
     one_per_shard: bool = False,
     leads_along: bool = False,
+    leader_stays: Collection[int] = (),
 ) -> RebalancePlan:
     """Plan the moves that make the view's arrangement balanced.
 
@@ -107,6 +108,7 @@ def plan_rebalance(
       leader copies nothing and is not limited.
     - `one_per_shard`: a shard gets one move of any kind; the next plan has the rest.
     - `leads_along`: if all streams have totals first, a shard's leader may change with its move.
+    - `leader_stays`: shards (by index) whose replicas keep their order.
     """
     arrangement = Arrangement(view, moving, dwelling=dwelling)
     gate = RuleGate(arrangement)
@@ -118,7 +120,7 @@ def plan_rebalance(
         for number, step in _improvements(arrangement, gate, budget):
             first = moves[-1].step + 1 if moves else 0
             moves += _replica_moves(arrangement, *step, first - number)
-        leaders = LeaderBalancer(arrangement, gate, budget, set(moving))
+        leaders = LeaderBalancer(arrangement, gate, budget, {*moving, *leader_stays})
         # While replicas are to follow, leaders wait for them.
         if leads_along or not (budget.reached and moves):
             leaders.run()

@@ -47,6 +47,7 @@ def plan_view_resources(
     moving: Collection[int] = (),
     dwelling: Collection[Replica] = (),
     forbidden: Collection[Replica] = (),
+    leader_stays: Collection[int] = (),
     relief_only: bool = False,
     quick: bool = False,
 ) -> ResourceRebalance:
@@ -56,14 +57,16 @@ def plan_view_resources(
     - `moving`: shards (by index) with an open move, which get no other.
     - `dwelling`: replicas that are not moved for balance; `forbidden`: places (shard and node by
       index) that a replica has left a short time ago.
+    - `leader_stays`: shards (by index) whose replicas keep their order.
     - `relief_only`: nodes above their limits are relieved, nothing is balanced.
     - `quick`: see `plan_resources`.
     """
-    columns = _Columns(view, moving, dwelling, forbidden)
+    known = view, moving, dwelling, forbidden, leader_stays
+    columns = _Columns(*known)
     plan = plan_relief(columns.found) if relief_only else plan_resources(columns.found, quick=quick)
     if plan.excess.any():
         # What fits is required: wishes give way to it where there is no other way.
-        forced = _Columns(view, moving, dwelling, forbidden, required_only=True)
+        forced = _Columns(*known, required_only=True)
         relief = plan_relief(forced.found)
         if relief.excess.sum() < plan.excess.sum():
             columns, plan = forced, relief
@@ -78,8 +81,10 @@ def plan_view_resources(
 class _ViewGate:
     """Answers for the rules of streams, the filters of policies and the nodes' room in replicas."""
 
-    def __init__(self, arrangement: Arrangement, required_only: bool) -> None:
-        self._arrangement = arrangement
+    def __init__(
+        self, arrangement: Arrangement, leader_stays: Collection[int], required_only: bool
+    ) -> None:
+        self._arrangement, self._leader_stays = arrangement, frozenset(leader_stays)
         self._gate = RuleGate(arrangement, required_only)
 
     def allows_move(self, item: int, target: int) -> bool:
@@ -98,6 +103,8 @@ class _ViewGate:
         if stream.unit or not stream.has_leaders or not arrangement.can_lead[node]:
             return False
         slot, shard = int(arrangement.slot[item]), int(arrangement.shard[item])
+        if int(stream.shards[shard]) in self._leader_stays:
+            return False
         if slot >= RuleSet(stream.rules).count_possible_leaders(stream.copies):
             return False
         after = stream.rows[shard].tolist()
@@ -128,6 +135,7 @@ class _Columns:
         moving: Collection[int],
         dwelling: Collection[Replica],
         forbidden: Collection[Replica],
+        leader_stays: Collection[int],
         required_only: bool = False,
     ) -> None:
         assert view.loads is not None, "no resource is counted"
@@ -151,7 +159,7 @@ class _Columns:
             loads,
             items,
             nodes,
-            _ViewGate(arrangement, required_only),
+            _ViewGate(arrangement, leader_stays, required_only),
             self._numbers(forbidden),
         )
         # Nodes that hold more than fits as the plan begins.
