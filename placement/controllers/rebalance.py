@@ -360,18 +360,23 @@ class RebalanceController:
         index, capacity, load = self._state.topology.index, view.topology.capacity, view.load.copy()
         trial = view.fork()
         for body in moves:
-            if body["kind"] != MoveKind.LEADER:
-                add = index[body["add"]]
-                load[add] += 1
-                load[index[body["remove"]]] -= 1
-                if 0 <= capacity[add] < load[add]:
-                    return True
-                shard = self._state.streams[body["stream"]].shards[body["shard"]]
+            add, remove = index[body["add"]], index[body["remove"]]
+            trial.bear_shard(self._state.streams[body["stream"]].shards[body["shard"]])
+            if body["kind"] == MoveKind.LEADER:
                 if trial.loads is not None:
-                    trial.bear_shard(shard)
-                    if not trial.loads.fits()[add]:
+                    if not trial.loads.fits_lead(add, trial.loads.shard):
                         return True
-                    trial.add(add)
+                    trial.loads.count_lead(add, trial.loads.shard, 1)
+                    trial.loads.count_lead(remove, trial.loads.shard, -1)
+                continue
+            load[add] += 1
+            load[remove] -= 1
+            if 0 <= capacity[add] < load[add]:
+                return True
+            if trial.loads is not None:
+                if not trial.loads.fits()[add]:
+                    return True
+                trial.add(add)
         return False
 
     def _copies(self, moves: Sequence[QueuedMove]) -> list[Copy]:
@@ -390,11 +395,17 @@ class RebalanceController:
         for body in moves:
             shard = state.streams[body["stream"]].shards[body["shard"]]
             reason = Reason(Code(body.get("code", Code.LOAD_UNEVEN)), body["message"])
+            ends = index[body["add"]], index[body["remove"]]
             if body["kind"] == MoveKind.LEADER:
                 if self._repair.hand_over(shard, body["slot"], Cause.BALANCE, reason):
                     self.want("a limit was reached", self._retry_at)
+                elif view.loads is not None and state.table.loads is not None:
+                    amounts = state.table.loads.of_shard(shard)
+                    view.loads.count_lead(ends[0], amounts, 1)
+                    # Until executors acknowledge a hand-over both nodes bear the shard.
+                    if shard not in state.ledger.by_shard:
+                        view.loads.count_lead(ends[1], amounts, -1)
                 continue
-            ends = index[body["add"]], index[body["remove"]]
             action = RepairAction(Cause.BALANCE, MoveKind.REPLACE, body["slot"], reason, *ends)
             copies.append((shard, action))
         if self._repair.issue(copies, view):

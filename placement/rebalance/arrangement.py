@@ -16,7 +16,7 @@ from placement.assignments import EMPTY
 from placement.model import Code, Reason, RepairMode, StreamSpec, natural_key
 from placement.policy import Balance, Policy
 from placement.rebalance.shares import FamilyCounts, Integers, ShareWeights, Slack, levels_of
-from placement.rules import Rule, RuleSet
+from placement.rules import Rule, RuleSet, has_space
 from placement.strategies import STRATEGIES
 
 # Families of replicas: of a stream or range that its strategy has even before all are, of a
@@ -235,6 +235,8 @@ class Arrangement:
         nodes = self.levels.nodes
         self._borne, self._limit = loads.borne[:, nodes].copy(), loads.limit[:, nodes]
         parts = [columns.of_shards(each.shards) for each in self.streams]
+        led = np.asarray([[each.led] for each in loads.resources], bool)
+        self._led_loads = [np.where(led, part, 0) for part in parts]
         whole = [
             np.repeat(part.sum(axis=1)[:, None], each.rows.shape[1], axis=1) if each.unit else part
             for part, each in zip(parts, self.streams, strict=True)
@@ -249,8 +251,14 @@ class Arrangement:
         if self._borne is None:
             return True
         more, limit = self._item_loads[:, item], self._limit[:, target]
-        within = (limit < 0) | (more == 0) | (self._borne[:, target] + more <= limit)
-        return bool(within.all())
+        return bool(has_space(self._borne[:, target], more, limit).all())
+
+    def fits_lead(self, number: int, shard: int, node: int) -> bool:
+        """Return whether what the shard's leader bears fits into the node."""
+        if self._borne is None:
+            return True
+        more, limit = self._led_loads[number][:, shard], self._limit[:, node]
+        return bool(has_space(self._borne[:, node], more, limit).all())
 
     def _move_load(self, item: int, source: int, target: int) -> None:
         """Count the item's load on its new node; its first one bears it until all is done."""
@@ -327,6 +335,10 @@ class Arrangement:
             items = self.items_on(node)
             mine = items[(self.stream[items] == number) & (self.shard[items] == shard)]
             self.slot[mine] = place
+        if self._borne is not None:
+            loads = self._led_loads[number][:, shard]
+            self._borne[:, row[0]] -= loads
+            self._borne[:, row[slot]] += loads
         row[0], row[slot] = row[slot], row[0]
 
 

@@ -237,6 +237,8 @@ class LeaderBalancer:
         shard = int(self.shard[item])
         if not self._budget.may_change_leader(int(each.shards[shard])):
             return False
+        if not self._arrangement.fits_lead(int(self.stream[item]), shard, heir):
+            return False
         after = each.rows[shard].tolist()
         slot = after.index(heir)
         after[0], after[slot] = after[slot], after[0]

@@ -23,6 +23,7 @@ from placement.rules.fits import (
     Overload,
     band_edges,
     capacities,
+    has_space,
     limits,
 )
 from placement.rules.load import (
@@ -122,6 +123,7 @@ __all__ = [
     "domain_loads",
     "domain_weights",
     "find_breaches",
+    "has_space",
     "limits",
     "live_domains",
     "location_step",

@@ -53,6 +53,12 @@ def limits(topology: Topology, resources: Sequence[Resource]) -> Integers:
     return topology.derive(("limits of resources", tuple(resources)), compute)
 
 
+def has_space(borne: Integers, more: Integers, limit: Integers) -> Mask:
+    """Mask the resources of which a node that bears `borne` has room for so much more."""
+    within: Mask = (limit < 0) | (more == 0) | (borne + more <= limit)
+    return within
+
+
 def band_edges(
     borne: Integers, capacity: Integers, eligible: Mask, band: float
 ) -> tuple[Integers, Integers, NDArray[np.float64]]:
@@ -124,6 +130,10 @@ class NodeLoads:
         """Count the shard on one more node (1), or on one less (-1)."""
         self.borne[:, node] += by * np.where(self._led & (not leads), 0, self.shard)
 
+    def count_lead(self, node: int, amounts: Integers, by: int) -> None:
+        """Count that a node leads a shard it holds (1), or no more (-1); `amounts`: its load."""
+        self.borne[:, node] += by * np.where(self._led, amounts, 0)
+
     def count_all(self, replicas: Integers) -> None:
         """Count so many more replicas of the shard's size on each node; none of them leads."""
         self.borne += np.where(self._led, 0, self.shard)[:, None] * replicas
@@ -154,6 +164,11 @@ class NodeLoads:
             return none
         found: Mask = self.room() >= replicas
         return found
+
+    def fits_lead(self, node: int, amounts: Integers) -> bool:
+        """Return whether a node has room to lead a shard that it holds; `amounts`: its load."""
+        more = np.where(self._led, amounts, 0)
+        return bool(has_space(self.borne[:, node], more, self.limit[:, node]).all())
 
     def find_lacks(self, nodes: Mask, replicas: int = 1) -> list[Lack]:
         """List the resources of which some of `nodes` have too little for so many such shards."""
