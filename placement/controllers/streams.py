@@ -378,11 +378,13 @@ class StreamController:
         """Revise decisions that are no longer true.
 
         They are those of streams that lack other replicas than they say, and of degraded ones that
-        break no rule any more.
+        break no rule any more: a node that moves may be enough for that.
         """
         state = self._state
         doubted = self._unsettled | self._corrected
         touched = doubted & state.publisher.changed_streams() if doubted else set()
+        if self._unsettled:
+            touched |= self._unsettled & {name for name, _ in state.publisher.ready.violations}
         self._corrected.clear()
         for name in sorted(touched):
             stream = state.streams[name]
