@@ -157,7 +157,7 @@ class MoveController:
             self.end(opened, MoveState.EXPIRED, late)
         # Whoever has not failed for as long as the longest pause begins anew.
         before = self._state.now - self._state.configuration.backoff_max_ms
-        for shard, node_id in [*self._state.moves.backoff.expired_pauses(before)]:
+        for shard, node_id in self._state.moves.backoff.expired_pauses(before):
             self._state.moves.forget_failures(shard, node_id)
 
     def remind(self) -> None:

@@ -4,7 +4,7 @@ Another target is tried at once; the same one after a pause that doubles with ev
 bound. Failures are published (`backoff` in `state.v1`), so that a restart knows them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,12 +50,17 @@ class Backoff:
             self.known.pop(shard, None)
         return found
 
-    def expired_pauses(self, before: int) -> Iterator[tuple[tuple[str, int], str]]:
-        """Yield the shards and nodes whose pause ended before the given time."""
-        for shard in [*self.known]:
-            for node_id, (_, until) in [*self.known[shard].items()]:
-                if until < before:
-                    yield shard, node_id
+    def expired_pauses(self, before: int) -> list[tuple[tuple[str, int], str]]:
+        """List the shards and nodes whose pause ended before the given time, in their order.
+
+        A rebuilt process knows the same failures, though not in the order in which they came.
+        """
+        return sorted(
+            (shard, node_id)
+            for shard, nodes in self.known.items()
+            for node_id, (_, until) in nodes.items()
+            if until < before
+        )
 
 
 def name_of(shard: tuple[str, int], node_id: str) -> str:
