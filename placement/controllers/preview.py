@@ -138,7 +138,7 @@ def preview(
             message = f"there is no repair hold '{asked.target}'; holds in force: {known}"
             return Preview(refusal=Reason(Code.NOTHING_TO_DO, message))
     else:
-        nodes = orders.nodes(asked.target)
+        nodes = _find_nodes(orders, asked)
         if nodes is None:
             return Preview(refusal=_why_unknown(asked.target))
     if asked.action in _OF_ONE_NODE:
@@ -146,6 +146,16 @@ def preview(
     else:
         refusal = _why_contradicted(orders, asked) or _why_unsafe(state, asked, nodes)
     return _preview_impact(state, asked, nodes, refusal)
+
+
+def _find_nodes(orders: AdministrativeOrders, asked: OperatorAsked) -> list[int] | None:
+    """List the nodes of a request's target; None for one that is not known.
+
+    An order stands when all its nodes have left: whoever ends it need not wait for one.
+    """
+    nodes = orders.nodes(asked.target)
+    ends_order = asked.action in _ENDS and asked.target in orders.by_target
+    return [] if nodes is None and ends_order else nodes
 
 
 def _preview_impact(
