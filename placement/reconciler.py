@@ -147,7 +147,8 @@ class Reconciler:
 
         The order of the phases matters: events first; then time, which ends orders, holds and
         moves; then streams that wait, as a node may have come; then balance and repair, which see
-        all of it; then decisions are revised, progress is reported, and old records are forgotten.
+        all of it, and streams that wait once more where moves make room at once; then decisions are
+        revised, progress is reported, and old records are forgotten.
 
         `caught_up`: the source is not behind. Until then no repair is issued on verdicts that newer
         events may already have overtaken.
@@ -159,7 +160,7 @@ class Reconciler:
         elif any(isinstance(event, NodeChanged | LocationResolved) for event in events):
             self._repair.enqueue_rule_breakers(by_weight=True)
         self._rebalancing.run(caught_up)
-        self._repair.run(caught_up)
+        self._repair.run(caught_up, self._streams.place_waiting)
         self._conclude()
         return state.finish()
 

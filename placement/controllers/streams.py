@@ -1,7 +1,7 @@
 """Carries out events of streams: created, altered, dropped; retries those that wait."""
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -373,6 +373,13 @@ class StreamController:
             if not (rejected or waits):
                 self._enter(stream, answer.shards)
         self._retry_gate.reset()
+
+    def place_waiting(self, freed: Collection[int]) -> None:
+        """Place waiting streams where replicas have just left nodes, given by index."""
+        for node in freed:
+            if self._state.topology.eligible[node]:
+                self._retry_gate.note_freed_node(node)
+        self.retry_waiting()
 
     def revise(self) -> None:
         """Revise decisions that are no longer true.

@@ -34,7 +34,7 @@ class BatchMoves:
     - `shifted`: streams whose shards depend on each other, and of which one has changed.
     - `issued`: shards that repair has issued a move for; `unasked`: moves that none asked for.
     - `made_room`: a move that was done at once has made room, or shows others of its stream the
-      way.
+      way; `freed`: the nodes that replicas have left so.
     """
 
     superseded: dict[int, Move] = field(default_factory=dict)
@@ -42,6 +42,7 @@ class BatchMoves:
     issued: set[int] = field(default_factory=set)
     unasked: int = 0
     made_room: bool = False
+    freed: set[int] = field(default_factory=set)
 
     @property
     def count(self) -> int:
@@ -233,7 +234,9 @@ class MoveIssuer:
         self.throttle.count(source, target, -1, move.bytes or 0)
         if target != EMPTY:
             view.set_busy(target, False)
-        batch.made_room |= removed != EMPTY and not state.topology.is_dead(removed)
+        if removed != EMPTY and not state.topology.is_dead(removed):
+            batch.made_room = True
+            batch.freed.add(removed)
         batch.made_room |= stream.index in batch.shifted
 
     def _place(self, stream: Stream, shard: int, slot: int, node: int, view: View) -> None:

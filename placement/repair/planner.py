@@ -7,7 +7,7 @@ fewest live replicas. A shard that a limit keeps waiting is looked at again when
 one that cannot be repaired when the fleet changes; neither blocks another.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from placement.allocator import View
 from placement.model import Cause, Move, Reason, Violation
@@ -131,12 +131,20 @@ class RepairPlanner:
         for shard in dict.fromkeys([*known, *unfit]):
             self._queue.reclassify(scope.needs(shard), seen, state.streams.key(shard))
 
-    def run(self, caught_up: bool) -> None:
+    def run(
+        self,
+        caught_up: bool,
+        place_waiting: Callable[[Collection[int]], None] = lambda _: None,
+    ) -> None:
         """Promote live leaders, issue the moves that the limits allow, and publish violations.
 
-        `caught_up`: the source of events is not behind; while it is, nothing is copied or promoted.
+        - `caught_up`: the source of events is not behind; while it is, nothing is copied or
+          promoted.
+        - `place_waiting`: places streams that wait for room, given the nodes that moves have left
+          which were done at once.
         """
-        RepairRun(self._state, self._queue, self._batch, frozenset(self._marks), caught_up).run()
+        marks = frozenset(self._marks)
+        RepairRun(self._state, self._queue, self._batch, marks, caught_up, place_waiting).run()
         self._batch = BatchMoves()
 
     def violations(self, shards: Iterable[int]) -> list[Violation]:

@@ -2,10 +2,11 @@
 
 The planner makes one `RepairRun` for each batch. A pass takes shards by priority until the limits
 have no room. Where moves are done at once, what they made room for gets a pass of its own, with
-everything found out anew.
+everything found out anew; waiting streams come first, as they do in a batch.
 """
 
 from collections import defaultdict
+from collections.abc import Callable, Collection
 from itertools import compress
 
 from placement.allocator import View
@@ -35,9 +36,11 @@ class RepairRun:
         batch: BatchMoves,
         marks: Marks,
         caught_up: bool,
+        place_waiting: Callable[[Collection[int]], None],
     ) -> None:
         self._state, self._queue, self._batch = state, queue, batch
         self._marks, self._caught_up = marks, caught_up
+        self._place_waiting = place_waiting
         self._begin_pass()
         throttle = self._issuer.throttle
         self._full, self._busy = throttle.why_fleet_full(), throttle.why_nodes_full()
@@ -59,8 +62,11 @@ class RepairRun:
         self._change_leaders(seen)
         self._issue_all(due, seen)
         while self._has_made_room():
+            self._place_waiting(batch.freed)
+            batch.freed.clear()
             self._begin_pass()
             again = (self._looked - batch.issued) | self._queue.unfixable
+            again |= self._queue.take_due(self._scope, self._caught_up)
             self._queue.drop(again)
             self._issue_all(again, triage(state, self._scope, again))
         if not state.configuration.acked:
