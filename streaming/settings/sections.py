@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -341,7 +342,17 @@ class LocationSettings(Section):
         needed = {"command": self.command, "file": self.file}
         if self.authority in needed and needed[self.authority] is None:
             raise ValueError(f"authority '{self.authority}' needs location.{self.authority}")
+        asked = self.command if self.authority == "command" else None
+        if asked is not None and not _split_command(asked):
+            raise ValueError("location.command is empty")
         return self
+
+
+def _split_command(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise ValueError(f"location.command {command!r}: {error}") from error
 
 
 class QuotaSettings(Section):

@@ -184,6 +184,14 @@ def test_arguments_alone_are_not_mixed_with_the_environment(
             "placer.yaml:2: hold: hold.levels has 'rack', expected names from levels (zone)",
         ),
         (
+            'location: {authority: command, command: "it\'s"}\n',
+            'placer.yaml:1: location: location.command "it\'s": No closing quotation',
+        ),
+        (
+            "location: {authority: command, command: ' '}\n",
+            "placer.yaml:1: location: location.command is empty",
+        ),
+        (
             "moves:\n  max_open: 0\n",
             "placer.yaml:2: moves.max_open: expected at least 1, got 0",
         ),
