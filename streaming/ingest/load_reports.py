@@ -43,6 +43,8 @@ _HEADERS = {
 }
 _FIELDS = {"node_id", "incarnation", "sequence", "capacities", "shards"}
 _NEEDED = _FIELDS - {"capacities"}
+# Of a shard; all its other fields are numbers.
+_TEXTS = {"stream", "uid"}
 # Escapes, and words that are numbers in a column of numbers.
 _NOT_PLAIN = (b"\\", b"true", b"false")
 
@@ -197,10 +199,6 @@ def _are_capacities(capacities: Mapping[str, Any]) -> bool:
     )
 
 
-def _have_type(entries: Sequence[Mapping[str, Any]], name: str, wanted: type) -> bool:
-    return {type(each[name]) for each in entries} == {wanted}
-
-
 def _columns_of(
     at: int,
     life: tuple[str, str, int],
@@ -209,14 +207,12 @@ def _columns_of(
     capacities: tuple[tuple[str, int], ...],
 ) -> LoadReport | None:
     """Make columns of entries, or None if a value is none of its field's."""
-    resources = [name for name in names if name not in limits.RESOURCE_NAMES_RESERVED]
-    if not all(_have_type(entries, name, int) for name in ("shard", *resources)):
-        return None
-    if not all(_have_type(entries, name, str) for name in {"stream", "uid"}.intersection(names)):
-        return None
+    columns = {name: [each[name] for each in entries] for name in names}
+    for name, column in columns.items():
+        if {*map(type, column)} != {str if name in _TEXTS else int}:
+            return None
     uids: dict[str, str | None] = {}
-    given = [each.get("uid") for each in entries]
-    streams = [each["stream"] for each in entries]
+    streams, given = columns["stream"], columns.get("uid", [None] * len(entries))
     for stream, uid in set(zip(streams, given, strict=True)):
         if not limits.ID.match(stream) or stream in uids:
             return None
@@ -226,7 +222,8 @@ def _columns_of(
     ordered = list(dict.fromkeys(streams))
     index = {stream: code for code, stream in enumerate(ordered)}
     codes = np.array([index[stream] for stream in streams], np.int64)
-    figures = np.array([[each[name] for each in entries] for name in ("shard", *resources)])
+    resources = [name for name in names if name not in limits.RESOURCE_NAMES_RESERVED]
+    figures = np.array([columns[name] for name in ("shard", *resources)])
     # A number beyond 64 bits makes another column.
     if figures.dtype != np.int64 or (figures < 0).any() or (figures > limits.AMOUNT_MAX).any():
         return None

@@ -25,8 +25,8 @@ _RECORDS_MAX = 200_000
 
 @dataclass(frozen=True, slots=True)
 class ProcessSeen:
-    """Describes a process. `seconds_ago`: since its last tick, by this machine's clock; `proven`:
-    the last commit whose state a standby has."""
+    """Describes a process. `seconds_ago`: since its last tick, by this machine's clock or the log's
+    own time, see `read_processes`; `proven`: the last commit whose state a standby has."""
 
     instance: str
     role: str

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streaming.runtime import Scratch, ensure_jars, find_java
 from streaming.settings import SECRET_KEY, Settings
@@ -260,9 +260,13 @@ def session_options(session: "SparkSession", options: Mapping[str, str]) -> Iter
             session.conf.set(name, value)
 
 
+def _gateway_of(session: "SparkSession") -> Any:
+    return session.sparkContext._gateway  # noqa: SLF001 - PySpark offers no other way
+
+
 def is_session_open(session: "SparkSession") -> bool:
     """Return whether the session's JVM runs."""
-    gateway = session.sparkContext._gateway  # noqa: SLF001 - PySpark offers no other way
+    gateway = _gateway_of(session)
     return gateway is not None and gateway.proc.poll() is None
 
 
@@ -270,9 +274,9 @@ def check_session(session: "SparkSession") -> None:
     """Raise QueryFailed where the session's JVM has ended."""
     if is_session_open(session):
         return
-    gateway = session.sparkContext._gateway  # noqa: SLF001 - PySpark offers no other way
-    code = gateway.proc.returncode if gateway is not None else None
-    killed = code is not None and code == -signal.SIGKILL
+    gateway = _gateway_of(session)
+    code = None if gateway is None else gateway.proc.returncode
+    killed = code == -signal.SIGKILL
     why = ": it was killed, as the system does where memory is short" if killed else ""
     raise QueryFailed(f"the JVM of Spark has ended with exit code {code}{why}; see spark.log")
 
@@ -281,7 +285,7 @@ def close_session(session: "SparkSession") -> None:
     """Stop Spark and end its JVM; it would otherwise live as long as this process."""
     from py4j.protocol import Py4JError
 
-    gateway = session.sparkContext._gateway  # noqa: SLF001 - PySpark offers no other way
+    gateway = _gateway_of(session)
     # A JVM that has ended by itself does not answer any more.
     with suppress(Py4JError, OSError):
         session.stop()
